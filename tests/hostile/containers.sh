@@ -189,6 +189,20 @@ fine() {
 	"$@" doctor "$pid" --json >"$work/doctor" 2>&1 || fail "$title: doctor: $(grep false "$work/doctor")"
 }
 
+# stamp: from here on nothing is written in the container by dinst.
+stamp() {
+	touch "$work/stamp"
+	sleep 0.1
+}
+
+# unwritten DIRECTORY...: since stamp no file was made, changed or taken away in these of the container's file systems.
+unwritten() {
+	local -a roots=("${@/#//proc/$server/root}")
+
+	find "${roots[@]}" -xdev -newer "$work/stamp" >"$work/written" 2>"$work/written.err" || fail "$title: find: $(cat "$work/written.err")"
+	[ ! -s "$work/written" ] || fail "$title: files are written: $(head -5 "$work/written")"
+}
+
 inside() { within user=54321 caps=none -- /bin/env -i PATH=/bin HOME=/nowhere /bin/dinst "$@"; }
 plain=(user=54321 caps=none --)
 
@@ -198,9 +212,11 @@ namespaces() {
 	title="root outside, read-only overlay"
 	start_container readonly -- /opt/only-here /run/s 3
 	pid=$server
+	stamp
 	fine dinst
 	cycle dinst
 	focus='/Code/libc.so.6/*' cycle dinst
+	unwritten /tmp /run /dev
 	end_container "$container"
 }
 
@@ -249,8 +265,10 @@ user_namespaces() {
 	mkdir -p -m 700 "$work/owner"
 	chown 54321 "$work/owner"
 	owner() { timeout 100 "$confine" user=54321 caps=none -- env -i DINST_SOCKET="$work/owner" "$image/bin/dinst" "$@"; }
+	stamp
 	fine owner
 	cycle owner
+	unwritten / /tmp /run /dev
 	end_container "$container"
 
 	title="user namespace: from inside to outside"
@@ -323,7 +341,9 @@ other_contents() {
 			env -i DINST_SOCKET="$work/stranger" "$image/bin/dinst" "$@"
 	}
 	pid=$server
+	stamp
 	cycle stranger
+	unwritten / /tmp /run /dev
 	title="the files are deleted inside, others lie outside"
 	rm "/proc/$server/root/opt/only-here" "/proc/$server/root/opt/plugin.so"
 	prove save "$server" "$work/picture"

@@ -221,6 +221,7 @@ throttled() {
 	if [ -e "$group/cpu.cfs_quota_us" ]; then put -1 cpu.cfs_quota_us; else put max cpu.max; fi
 	end_server
 	[ $inserted -gt 0 ] || fail "$title: busy $round times, and never anything else"
+	[ "$longest" -le 2000000 ] || fail "$title: it stood still for $longest us"
 	say "$title: $(grep nr_throttled "$group/cpu.stat"), $inserted of $round inserted, stopped for $longest us"
 }
 

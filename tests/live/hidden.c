@@ -20,13 +20,13 @@
 #include "mutator/variable.h"
 #include "tests/live/harness_session.h"
 
-enum { NOBODY = 65534 };
+enum { NOBODY = 65534, TEXT = 1024 };
 
 static char *text; /* what the mutator has to say, shared with it */
 
 static void give_up(int status, const struct dinst_error *e, const char *what)
 {
-	snprintf(text, 1024, "%s: %.900s", what, e->text);
+	snprintf(text, TEXT, "%s: %.900s", what, e->text);
 	_exit(status);
 }
 
@@ -135,6 +135,7 @@ static void mutate(pid_t pid, int tell, int hear)
 	} while (status == DINST_BUSY);
 	if (status >= 0 || e.code != DINST_NOT_PERMITTED || !s->queue_length)
 		give_up(5, &e, "a flush freed what a hidden child may run through");
+	snprintf(text, TEXT, "%.900s", e.text);
 	dinst_error_clear(&e);
 	if (session_insert_patiently(s, "other", &id, &e) < 0)
 		give_up(6, &e, "insert again");
@@ -195,7 +196,7 @@ static void check_child(struct harness *h, const struct setting *how)
 	unsigned long hits, now;
 	const char *line;
 	struct mutator m;
-	char byte;
+	char byte, named[128];
 
 	setting = *how;
 	before = make_stranger();
@@ -212,6 +213,12 @@ static void check_child(struct harness *h, const struct setting *how)
 		assert_int_equal(write(m.to[1], "g", 1), 1);
 	}
 	if (read(m.from[0], &byte, 1) == 1) {
+		/* Which one is in the way, and whose it is. */
+		snprintf(named, sizeof(named),
+			 "process %d was forked from %d, it seems, and may not be looked at",
+			 (int)child, (int)h->pid);
+		if (!strstr(text, named))
+			fail_msg("not '%s', but '%s'", named, text);
 		harness_send(h, "count\n");
 		hits = now = strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 		/* It may have to wait long for a CPU. */

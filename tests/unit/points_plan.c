@@ -3,13 +3,11 @@
  * points_plan.c - plans of the functions in tests/live/targets/points-layout.S, points-flow.S, points-tactics.S,
  * points-fixed.S, points-absolute.S, points-go.S and points-managed.S, one line a case.
  *
- * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC
- * with the window as (start offset, bytes of instructions[+padding]) or
- * =!REFUSAL. Offsets are from the function's address; points and windows in
- * other parts of the function, or in other ones, have offset "cold". Parts that
- * follow the first begin with "&"; a place that is not before its instruction
- * stands behind the tactic, and the host of a short jump and the distance of the
- * hole from its start behind the window: (9,2>0+5).
+ * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC with the window as (start offset,
+ * bytes of instructions[+padding]) or =!REFUSAL. Offsets are from the function's address; points and windows in
+ * other parts of the function, or in other ones, have offset "cold". Parts that follow the first begin with "&"; a
+ * place that is not before its instruction stands behind the tactic, and the host of a short jump and the distance
+ * of the hole from its start behind the window: (9,2>0+5).
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -576,24 +576,6 @@ static void test_steered(void **state)
 	steered = 0;
 }
 
-/* fear K4: $now of what is inserted after the machine slept is that of now; of what goes in before, one and the same */
-static void test_epoch(void **state)
-{
-	const int64_t epoch = ticks_epoch();
-	int64_t later;
-
-	(void)state;
-	usleep(1000);
-	assert_int_equal(ticks_epoch(), epoch);
-	steered = 3600;
-	later = ticks_epoch();
-	assert_in_range(later - epoch, 3599000000000, 3601000000000);
-	usleep(1000);
-	assert_int_equal(ticks_epoch(), later);
-	steered = 0;
-	assert_in_range(ticks_epoch() - epoch + 1000000000, 0, 2000000000);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -602,7 +584,6 @@ int main(void)
 		cmocka_unit_test(test_held_in_bounds), cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_rubbish),	       cmocka_unit_test(test_retired),
 		cmocka_unit_test(test_named_anew),     cmocka_unit_test(test_steered),
-		cmocka_unit_test(test_epoch),
 	};
 	struct dinst_error e = {0};
 

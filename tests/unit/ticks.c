@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ticks.c - where the processor's clock is used: only if it says that it is steady, and the kernel
- * does not say that it is not. What the kernel says is the test's.
+ * does not say that it is not. What the kernel says is the test's. And how it is told as CLOCK_MONOTONIC.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,6 +21,17 @@
 static const char *told; /* NULL: there is no such file */
 static bool steady;
 static unsigned asked;
+static time_t steered; /* s by which CLOCK_MONOTONIC has gone away from the processor's clock */
+
+/* The C library's, and what machines that sleep do to it. */
+int clock_gettime(clockid_t clock, struct timespec *to)
+{
+	const long status = syscall(SYS_clock_gettime, clock, to);
+
+	if (!status && clock == CLOCK_MONOTONIC)
+		to->tv_sec += steered;
+	return (int)status;
+}
 
 FILE *__real_fopen(const char *path, const char *mode);
 FILE *__wrap_fopen(const char *path, const char *mode);
@@ -91,11 +105,34 @@ static void test_processor_says(void **state)
 	assert_true(ticks_may_do());
 }
 
+/* fear K4: $now of what is inserted after the machine slept is that of now; of what goes in before, one and the same */
+static void test_epoch(void **state)
+{
+	struct dinst_error e = {0};
+	int64_t epoch, later;
+
+	(void)state;
+	told = NULL;
+	steady = true;
+	assert_int_equal(ticks_calibrate(&e), 0);
+	epoch = ticks_epoch();
+	usleep(1000);
+	assert_int_equal(ticks_epoch(), epoch);
+	steered = 3600;
+	later = ticks_epoch();
+	assert_in_range(later - epoch, 3599000000000, 3601000000000);
+	usleep(1000);
+	assert_int_equal(ticks_epoch(), later);
+	steered = 0;
+	assert_in_range(ticks_epoch() - epoch + 1000000000, 0, 2000000000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kernel_says),
 		cmocka_unit_test(test_processor_says),
+		cmocka_unit_test(test_epoch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,11 +19,15 @@
 static volatile int wrong;
 static unsigned long rounds;
 
+#ifdef OWN_LEAF
+long leaf(long a, long b);
+#else
 NOINLINE long leaf(long a, long b)
 {
 	__asm__ volatile("" ::: "memory");
 	return a * 3 + b;
 }
+#endif
 
 NOINLINE long deep(jmp_buf *out, long n)
 {

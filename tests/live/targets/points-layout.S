@@ -351,56 +351,33 @@ FN e_syscall
 	ret
 END e_syscall
 
-	/* A restartable sequence: the kernel compares the pc with its descriptor. */
-FN e_rseq
+	/*
+	 * A restartable sequence: the kernel compares the pc with its descriptor. With a signature of
+	 * the program's own it is known by its section only, which older libraries call otherwise.
+	 */
+	.macro RSEQ name, signature, section
+FN \name
 	mov $1, %eax
-.Lrs0:	mov $2, %ecx
+.L\name\()_0:
+	mov $2, %ecx
 	mov %ecx, (%rdi)
-.Lrs1:	ret
-	.long 0x53053053
-.Lrs2:	mov $4, %eax
+.L\name\()_1:
+	ret
+	.long \signature
+.L\name\()_2:
+	mov $4, %eax
 	lea 1(%rax), %eax
 	ret
-END e_rseq
-	.section __rseq_cs, "aw", @progbits
+END \name
+	.section \section, "aw", @progbits
 	.p2align 5
 	.long 0, 0
-	.quad .Lrs0, .Lrs1 - .Lrs0, .Lrs2
+	.quad .L\name\()_0, .L\name\()_1 - .L\name\()_0, .L\name\()_2
 	.text
-
-	/* The same with a signature of the program's own: it is known by its section only. */
-FN e_rseq_other
-	mov $1, %eax
-.Lro0:	mov $2, %ecx
-	mov %ecx, (%rdi)
-.Lro1:	ret
-	.long 0x01020304
-.Lro2:	mov $4, %eax
-	lea 1(%rax), %eax
-	ret
-END e_rseq_other
-	.section __rseq_cs, "aw", @progbits
-	.p2align 5
-	.long 0, 0
-	.quad .Lro0, .Lro1 - .Lro0, .Lro2
-	.text
-
-	/* And where older libraries list them. */
-FN e_rseq_table
-	mov $1, %eax
-.Lrt0:	mov $2, %ecx
-	mov %ecx, (%rdi)
-.Lrt1:	ret
-	.long 0x01020304
-.Lrt2:	mov $4, %eax
-	lea 1(%rax), %eax
-	ret
-END e_rseq_table
-	.section __rseq_table, "aw", @progbits
-	.p2align 5
-	.long 0, 0
-	.quad .Lrt0, .Lrt1 - .Lrt0, .Lrt2
-	.text
+	.endm
+	RSEQ e_rseq, 0x53053053, __rseq_cs
+	RSEQ e_rseq_other, 0x01020304, __rseq_cs
+	RSEQ e_rseq_table, 0x01020304, __rseq_table
 
 	/* A handler looks whether a pc is before the return point. */
 FN e_cancel
