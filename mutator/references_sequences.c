@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "arch/pairing.h"
+#include "mutator/references_cancelled.h"
 #include "mutator/references_listed.h"
 #include "mutator/references_probes.h"
 #include "mutator/references_relocations.h"
@@ -196,10 +197,12 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	struct finding f = {.img = img};
 	struct image_range *ranges = NULL;
 	struct written written = {.img = img};
-	size_t listed, probes, again;
+	struct cancelled calls;
+	size_t listed, probes, cancelled, again;
 
 	*out = NULL;
 	*count = 0;
+	f.failed = cancelled_learn(img, &calls, e) != 0;
 	by_sections(&f);
 	relocations_each(&img->file, look_at_stored, &f);
 	/* In a program with a fixed address nothing tells what is an address. */
@@ -213,8 +216,9 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	written_each(&img->file, look_at_written, &written);
 	listed = listed_find(img, NULL, 0);
 	probes = probes_find(img, NULL, 0);
-	if (f.count + sleds + written.count + listed + probes && !f.failed) {
-		ranges = calloc(f.count * 2 + sleds + written.count + listed + probes,
+	cancelled = cancelled_find(img, &calls, NULL, 0);
+	if (f.count + sleds + written.count + listed + probes + cancelled && !f.failed) {
+		ranges = calloc(f.count * 2 + sleds + written.count + listed + probes + cancelled,
 				sizeof(*ranges));
 		f.failed = !ranges;
 	}
@@ -225,6 +229,8 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 		*count += again < listed ? again : listed;
 		again = probes_find(img, ranges + *count, probes);
 		*count += again < probes ? again : probes;
+		again = cancelled_find(img, &calls, ranges + *count, cancelled);
+		*count += again < cancelled ? again : cancelled;
 		written =
 			(struct written){.img = img, .out = ranges + *count, .room = written.count};
 		written_each(&img->file, look_at_written, &written);

@@ -4,6 +4,7 @@
  * threads that are cancelled at any instruction, inserted ones included.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mutator/threads.h"
@@ -104,6 +105,43 @@ static void test_cancelled_anywhere(void **state)
 	harness_end(h, 0);
 }
 
+static void cancel(struct harness *h, const char *command)
+{
+	const char *answer;
+
+	harness_send(h, command);
+	answer = harness_line(h, HARNESS_ANSWER_MS);
+	/* Few where it takes all of ten seconds. */
+	if (strncmp(answer, "done ", 5) != 0 || atol(answer + 5) < 20)
+		fail_msg("%s: %s", command, answer);
+}
+
+/*
+ * fear E1: threads that are cancelled in calls of the C library as any thread may be (deferred): older
+ * ones let the signal come at any instruction from shortly before the system call until shortly
+ * behind it. With everything of the library inserted each destructor runs, and no FILE stays locked
+ */
+static void test_cancelled_in_calls(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "cancelled", NULL);
+	cancel(h, "read 20\n");
+	s = session_begin(h);
+	insert_everything(s, "/Code/cancelled/*");
+	for (int kind = POINT_ENTRY; kind <= POINT_AFTER; kind++)
+		session_insert_kind(s, "/Code/libc.so.6/*", (enum point_kind)kind);
+	insert_everything(s, "/Code/libc.so.6/read");
+	session_insert_metric(s, "wall_inclusive", "/Code/libc.so.6/read", NULL);
+	cancel(h, "read 2000\n");
+	cancel(h, "fgets 2000\n");
+	session_end(s);
+	cancel(h, "fgets 20\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /*
  * fear E1: a handler of SIGSEGV that throws, through the instruction that faulted
  * (-fnon-call-exceptions): what may fault stays where the tables know it
@@ -189,8 +227,10 @@ static void test_own_steps_in_pairs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_own_traps),	     CASE(test_probes),	   CASE(test_cancelled_anywhere),
-		CASE(test_thrown_by_faults), CASE(test_own_steps), CASE(test_own_steps_in_pairs)};
+		CASE(test_own_traps),	       CASE(test_probes),
+		CASE(test_cancelled_anywhere), CASE(test_cancelled_in_calls),
+		CASE(test_thrown_by_faults),   CASE(test_own_steps),
+		CASE(test_own_steps_in_pairs)};
 
 	return cmocka_run_group_tests_name("live/traps", tests, NULL, NULL);
 }

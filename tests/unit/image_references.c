@@ -103,6 +103,88 @@ static void test_branches_of_fixed_program(void **unused)
 	check_branches(target_path("image-asm"));
 }
 
+static const struct image_function *named(struct image *img, const char *name)
+{
+	const struct image_function *functions;
+	struct dinst_error e = {0};
+	uint32_t *indices = NULL;
+	size_t count = 0;
+
+	image_functions(img, &functions);
+	if (image_match(img, name, &indices, &count, &e) || !count)
+		fail_msg("%s: %s", name, e.text);
+	functions += indices[0];
+	free(indices);
+	return functions;
+}
+
+/*
+ * True if what stands around the function's second system call may be cancelled, up to the calls that
+ * lead into that and out again; the first one, of a program with one thread, may not.
+ */
+static bool is_cancelled(struct image *img, const char *name)
+{
+	const struct image_function *f = named(img, name);
+	unsigned calls = 0, behind = 0, sequence = 0;
+	struct arch_insn insn = {.length = 0};
+	bool was_call = false;
+	size_t size;
+
+	for (vaddr_t v = f->address; v < f->address + f->size; v += insn.length) {
+		const bool is = image_references_at(img, v) & REFERENCE_RSEQ;
+
+		const uint8_t *code = image_code(img, v, &size);
+
+		assert_int_equal(arch_decode(code, size, v, &insn), ARCH_OK);
+		/* It begins behind one call, and ends with another. */
+		if (is && !sequence++)
+			assert_true(was_call);
+		if (insn.flow == ARCH_FLOW_SYSCALL && ++calls == 1)
+			assert_false(is);
+		if (insn.flow == ARCH_FLOW_SYSCALL && calls == 2 && !is)
+			return false;
+		if (calls == 2 && insn.flow == ARCH_FLOW_CALL && !behind++)
+			assert_true(is);
+		was_call = insn.flow == ARCH_FLOW_CALL;
+	}
+	return calls == 2 && sequence > 5;
+}
+
+/*
+ * fear E1: what a C library does between letting a thread be cancelled at any instruction and
+ * forbidding that again; both functions themselves, where they have names
+ */
+static void test_cancelled(void **unused)
+{
+	static const char *const calls[] = {"read",  "write",  "poll",	 "open",
+					    "wait4", "accept", "recvmsg"};
+	static const char *const both[] = {"__pthread_enable_asynccancel",
+					   "__pthread_disable_asynccancel"};
+	struct image *img = open_path(target_path("calls-static"));
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(both) / sizeof(*both); i++) {
+		const struct image_function *f;
+		uint32_t flags;
+
+		if (!image_name_flags(img, both[i], &flags)) {
+			print_message("skipped: a C library of another kind\n");
+			image_close(img);
+			skip();
+		}
+		f = named(img, both[i]);
+		for (vaddr_t v = f->address; v < f->address + f->size; v++)
+			assert_true(image_references_at(img, v) & REFERENCE_RSEQ);
+	}
+	assert_true(is_cancelled(img, "read"));
+	image_close(img);
+	img = open_path("/lib/x86_64-linux-gnu/libc.so.6");
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		if (!is_cancelled(img, calls[i]))
+			fail_msg("%s", calls[i]);
+	image_close(img);
+}
+
 /* A superset is of no use if it is everything. */
 static void test_not_everything(void **unused)
 {
@@ -403,6 +485,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_branches),
 		cmocka_unit_test(test_branches_of_fixed_program),
+		cmocka_unit_test(test_cancelled),
 		cmocka_unit_test(test_not_everything),
 		cmocka_unit_test(test_exception_table),
 		cmocka_unit_test(test_tables_of_sections),
