@@ -288,6 +288,13 @@ static taddr_t random_address(const uint64_t *vector, size_t words)
 	for (size_t i = 0; i + 1 < words && vector[i] != AUX_NULL; i += 2)
 		if (vector[i] == AUX_RANDOM)
 			return vector[i + 1];
+	/*
+	 * One of 32 bits has pairs of 32: what it begins with has a value in its upper half, as no
+	 * kind of 64 bits has.
+	 */
+	for (size_t i = 0; words && vector[0] > UINT32_MAX && i < words && vector[i]; i++)
+		if ((uint32_t)vector[i] == AUX_RANDOM)
+			return vector[i] >> 32;
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 
 #include "inject/proc.h"
 #include "tests/live/harness_session.h"
+#include "tests/live/program_32.h"
 
 static void ask(struct harness *h, const char *command)
 {
@@ -358,14 +359,23 @@ static void test_stopped_child(void **state)
 	harness_end(h, 0);
 }
 
-/* The parent ends first; the child counts on and is given its text back. */
+/* The process has ended, or is another program now. */
+static void detach_gone(struct session *s)
+{
+	struct detach_result detached;
+	struct dinst_error e = {0};
+
+	if (session_detach(s, 100, &detached, &e) < 0)
+		fail_msg("detach: %s", e.text);
+	assert_int_equal(detached.left, 0);
+	session_free(s);
+}
+
 /* fear G8: the parent ends first; the child counts on and is given everything back */
 static void test_orphan(void **state)
 {
 	struct harness *h = *state;
 	struct session *s = begin(h);
-	struct detach_result detached;
-	struct dinst_error e = {0};
 	unsigned id = session_insert(s, "hit");
 	char command[128];
 	uint64_t value, steps;
@@ -375,10 +385,7 @@ static void test_orphan(void **state)
 	harness_end(h, 0);
 	value = session_value(s, id);
 	harness_until(session_value(s, id) > value);
-	if (session_detach(s, 100, &detached, &e) < 0)
-		fail_msg("detach: %s", e.text);
-	assert_int_equal(detached.left, 0);
-	session_free(s);
+	detach_gone(s);
 	snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
 	assert_int_not_equal(system(command), 0);
 	expect_restored(child);
@@ -452,7 +459,6 @@ static void test_target_executes_another_program(void **state)
 {
 	struct harness *h = *state;
 	struct session *s = begin(h);
-	struct detach_result detached;
 	struct dinst_error e = {0};
 	unsigned id = session_insert(s, "hit"), other;
 	size_t count;
@@ -462,11 +468,7 @@ static void test_target_executes_another_program(void **state)
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	assert_int_equal(session_try_insert(s, "hits", false, &count, &other, &e), DINST_GONE);
 	assert_int_equal(session_value(s, id), 2000);
-	dinst_error_clear(&e);
-	if (session_detach(s, 100, &detached, &e) < 0)
-		fail_msg("detach: %s", e.text);
-	assert_int_equal(detached.left, 0);
-	session_free(s);
+	detach_gone(s);
 	/* A new session with the new program. */
 	harness_snapshot_free(h->before);
 	h->before = harness_snapshot_take(h->pid);
@@ -475,6 +477,92 @@ static void test_target_executes_another_program(void **state)
 	ask(h, "fork 3 1000");
 	assert_int_equal(session_value(s, id), 4000);
 	end(h, s);
+}
+
+/* fear G3: an execve() that fails changes nothing, three times, and timers go on; one that does not ends it */
+static void test_executions_that_fail(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct dinst_error e = {0};
+	unsigned id = session_insert(s, "hit"), other;
+	unsigned timer = session_insert_metric(s, "wall_inclusive", "command", NULL)->id;
+	uint64_t before, last;
+	size_t count;
+
+	ask(h, "fork 1 1000");
+	ask(h, "execfail");
+	before = session_value(s, timer);
+	assert_true(before > 0);
+	ask(h, "execfail");
+	ask(h, "fork 1 1000");
+	assert_int_equal(session_value(s, id), 4000);
+	assert_true(session_value(s, timer) > before);
+	session_remove(s, session_insert(s, "hits"));
+	harness_send(h, "exec\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
+	assert_int_equal(session_try_insert(s, "hits", false, &count, &other, &e), DINST_GONE);
+	assert_int_equal(session_value(s, id), 4000);
+	last = session_value(s, timer);
+	assert_true(last > before);
+	usleep(20000);
+	assert_int_equal(session_value(s, timer), last);
+	detach_gone(s);
+	harness_snapshot_free(h->before);
+	h->before = harness_snapshot_take(h->pid);
+	s = session_begin(h);
+	id = session_insert(s, "hit");
+	ask(h, "execfail");
+	ask(h, "fork 3 1000");
+	assert_int_equal(session_value(s, id), 4000);
+	end(h, s);
+}
+
+/* True once it waits, as another program. */
+static bool waits_as(pid_t pid, const char *program)
+{
+	char path[64], exe[4096] = "";
+	struct proc_stat stat;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return readlink(path, exe, sizeof(exe) - 1) > 0 && !strcmp(exe, program) &&
+	       !proc_stat_read(pid, &stat) && stat.state == 'S';
+}
+
+/* fear G3, H4: after an exec of a program of 32 bits, too, the session says so, and can be detached */
+static void test_target_executes_32_bits(void **state)
+{
+	char path[] = "/tmp/dinst-32-XXXXXX", command[64];
+	int fd = mkstemp(path);
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct dinst_error e = {0};
+	unsigned id = session_insert(s, "hit"), other;
+	bool runs;
+	size_t count;
+
+	assert_true(fd >= 0);
+	close(fd);
+	write_32_bit_program(path);
+	ask(h, "fork 1 1000");
+	snprintf(command, sizeof(command), "execute %s\n", path);
+	harness_send(h, command);
+	for (int i = 0; !(runs = waits_as(h->pid, path)) && i < 10000; i++)
+		usleep(1000);
+	unlink(path);
+	if (!runs) {
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+		session_end(s);
+		print_message("skipped: no 32-bit programs here\n");
+		skip();
+	}
+	assert_int_equal(session_try_insert(s, "hits", false, &count, &other, &e), DINST_GONE);
+	assert_non_null(strstr(e.text, "has executed another program"));
+	assert_int_equal(session_value(s, id), 2000);
+	detach_gone(s);
+	snprintf(command, sizeof(command), "%s (deleted)", path);
+	harness_until(waits_as(h->pid, command));
+	harness_kill(h);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
@@ -499,6 +587,8 @@ int main(int argc, char **argv)
 		CASE(test_orphan),
 		CASE(test_program_is_not_opened),
 		CASE(test_target_executes_another_program),
+		CASE(test_executions_that_fail),
+		CASE(test_target_executes_32_bits),
 	};
 
 	if (argc > 1)

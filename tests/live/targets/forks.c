@@ -17,6 +17,8 @@
  *   unlinger      ends it; prints "ended STATUS"
  *   held          vfork() whose child waits for the next line; prints "held" before it
  *   exec          we execute ourselves again; prints "ready"
+ *   execfail      we try to execute what is not there, what is no file, and what is no program
+ *   execute PATH  we execute that
  * Exits with 1 if any process ended otherwise than it should.
  */
 #include <fcntl.h>
@@ -241,6 +243,24 @@ static void held(void)
 	expect(pid, 8);
 }
 
+static void do_execfail(void)
+{
+	static const char *const paths[] = {"/nowhere/at/all", "/", "/proc/self/maps"};
+	char *const argv[] = {self, NULL};
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
+		wrong |= execve(paths[i], argv, environ) != -1;
+}
+
+static void do_execute(const char *line)
+{
+	char path[4096] = "";
+	char *const argv[] = {path, NULL};
+
+	sscanf(line, "%*s %4095s", path);
+	execve(path, argv, environ);
+}
+
 static void command(const char *line)
 {
 	char *const again[] = {self, NULL};
@@ -250,6 +270,10 @@ static void command(const char *line)
 	sscanf(line, "%31s %ld %ld", word, &n, &m);
 	if (!strcmp(word, "exec"))
 		execve(self, again, environ);
+	if (!strcmp(word, "execfail"))
+		do_execfail();
+	if (!strcmp(word, "execute"))
+		do_execute(line);
 	if (!strcmp(word, "linger")) {
 		linger();
 		return;
