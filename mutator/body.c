@@ -166,6 +166,7 @@ static int write_code(struct session *s, struct body *b, struct dinst_error *e)
 		return status;
 	/* Hot and cold are far from each other, which some architectures pay for. */
 	status = code_emit(&code, (somewhere + 4095) & ~(taddr_t)4095, somewhere + FAR_APART, e);
+	b->site->small_stack = code.small_stack;
 	if (status >= 0)
 		status = alloc(b, &code, e);
 	if (status < 0)

@@ -47,6 +47,8 @@ struct code {
 	uint32_t behind_entry;		  /* where a branch goes that passes by entry snippets */
 	bool moved;			  /* one of these was not where it had been assumed */
 	bool bad_program;		  /* what is inserted cannot be emitted */
+	bool small_stack;		  /* ... takes more stack than there may be */
+	size_t stack;			  /* most bytes that what is inserted at one place takes */
 	struct code_mark *marks;
 	size_t mark_count, mark_room;
 };
@@ -57,6 +59,12 @@ int code_init(struct code *c, const struct session *s, const struct site *site,
 /* Emits for these addresses; the bytes are in c->hot and c->cold. */
 int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e);
 void code_release(struct code *c);
+
+/*
+ * code_stack.c: bytes of stack that what is inserted at v may take for itself; it gives them back
+ * before the program goes on.
+ */
+size_t code_stack_left(const struct image *img, vaddr_t v);
 
 /* body_programs.c: puts the programs of each place together. DINST_REFUSED: too much at one place. */
 int code_make_runs(struct code *c, struct dinst_error *e);

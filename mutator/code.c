@@ -207,11 +207,20 @@ static void emit_run(struct code *c, unsigned piece, const struct arch_frame *fr
 	}
 }
 
+/* What was noted since there were `from` marks. */
+static void note_stack(struct code *c, const struct arch_trace *trace, size_t from)
+{
+	for (size_t i = from; i < trace->count && i < trace->room; i++)
+		if (trace->marks[i].pushed > c->stack)
+			c->stack = trace->marks[i].pushed;
+}
+
 /* The pieces [first, end) at one place, in one frame. */
 static void emit_frame(struct code *c, unsigned first, unsigned end, taddr_t home)
 {
 	/* Also at a function's entry: who falls or jumps into it may have put something there. */
 	struct arch_frame frame = {.before = (uint8_t)c->pushed, .red_zone = true};
+	const size_t hot = c->hot_trace.count, cold = c->cold_trace.count;
 
 	for (unsigned i = first; i < end; i++)
 		frame.live |= c->body->pieces[i].live;
@@ -224,6 +233,8 @@ static void emit_frame(struct code *c, unsigned first, unsigned end, taddr_t hom
 		emit_run(c, i, &frame);
 	}
 	arch_frame_close(&c->hot, &frame);
+	note_stack(c, &c->hot_trace, hot);
+	note_stack(c, &c->cold_trace, cold);
 }
 
 /* What runs at one place; only those of entries, only the others, or all. */
@@ -479,6 +490,24 @@ static void emit_all(struct code *c)
 		}
 }
 
+static int check_stack(struct code *c, struct dinst_error *e)
+{
+	const struct module *m = c->site->module;
+	size_t left;
+
+	if (!c->stack || !image_is_go(m->image))
+		return 0;
+	left = code_stack_left(m->image, c->site->key.start - m->bias);
+	c->small_stack = c->stack > left;
+	return c->small_stack
+		       ? dinst_fail(
+				 e, DINST_REFUSED,
+				 "what is inserted at %#llx takes %zu bytes of stack, of which a "
+				 "function of Go may have %zu there",
+				 (unsigned long long)c->site->key.start, c->stack, left)
+		       : 0;
+}
+
 int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e)
 {
 	unsigned passes = 0;
@@ -490,6 +519,7 @@ int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e)
 		c->hot.status = c->cold.status = ARCH_OK;
 		c->hot_trace.count = c->cold_trace.count = 0;
 		c->mark_count = 0;
+		c->stack = 0;
 		c->moved = c->bad_program = false;
 		emit_all(c);
 	} while (c->moved && ++passes < PASSES);
@@ -510,5 +540,5 @@ int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e)
 					  ? "a displacement does not reach"
 					  : "an instruction must not move",
 				  c->hot.status);
-	return 0;
+	return check_stack(c, e);
 }

@@ -108,12 +108,15 @@ void request_unlink(struct session *s, struct instance *i, const struct link *ma
 }
 
 /* The end of the point whose links begin at l: behind its first part. */
-static struct link *behind_point(struct link *l, bool *foreign, bool *unwritable)
+static struct link *behind_point(struct link *l, bool *foreign, enum refusal *why)
 {
-	*foreign = *unwritable = false;
+	*foreign = false;
 	for (bool last = false; l && !last; l = l->next_instance) {
 		*foreign |= l->site->foreign;
-		*unwritable |= l->site->unwritable;
+		if (l->site->small_stack)
+			*why = REFUSAL_STACK;
+		if (l->site->unwritable)
+			*why = REFUSAL_UNWRITABLE;
 		last = !l->part;
 	}
 	return l;
@@ -126,8 +129,9 @@ void request_drop_points(struct session *s, struct instance *i, const struct fun
 	struct link **p = &i->links;
 
 	while (*p) {
-		bool foreign, unwritable;
-		struct link *l = *p, *end = behind_point(l, &foreign, &unwritable), *next;
+		bool foreign;
+		enum refusal here = why;
+		struct link *l = *p, *end = behind_point(l, &foreign, &here), *next;
 		const struct function_ref own = {.module = l->site->module,
 						 .index = l->site->function};
 
@@ -142,8 +146,7 @@ void request_drop_points(struct session *s, struct instance *i, const struct fun
 			i->link_count--;
 			site_unlink(s, l);
 		}
-		request_refuse(i, f ? f : &own, unwritable ? REFUSAL_UNWRITABLE : why, NULL,
-			       &ignored);
+		request_refuse(i, f ? f : &own, here, NULL, &ignored);
 	}
 }
 

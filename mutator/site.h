@@ -173,6 +173,7 @@ struct site {
 	bool dropped;	      /* not in the table any more: its module was unmapped */
 	bool foreign;	      /* its bytes were somebody else's when it was to be patched */
 	bool unwritable;      /* ... or ours could not be written */
+	bool small_stack;     /* what is inserted takes more stack than there may be */
 	bool gated;	      /* the switch leads to the gate */
 	taddr_t gate;	      /* code of the gate, 0 if none (gate.c) */
 	bool unreached;	      /* draining, and nothing ever led to its code */

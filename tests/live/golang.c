@@ -84,6 +84,21 @@ static void end_whole(struct harness *h, struct session *s)
 	assert_int_equal(result.left, 0);
 }
 
+/* Counts the exits of a function; 0 where they are refused, in a named way. */
+static unsigned exits_of(struct session *s, const char *function)
+{
+	struct dinst_error e = {0};
+	unsigned id = 0;
+
+	if (session_try_insert_kind(s, function, POINT_EXIT, &id, &e) >= 0)
+		return id;
+	assert_int_equal(e.code, DINST_REFUSED);
+	if (!strstr(e.text, refusal_name(REFUSAL_BRANCH_TARGET)) &&
+	    !strstr(e.text, refusal_name(REFUSAL_NO_ROOM)))
+		fail_msg("%s", e.text);
+	return 0;
+}
+
 /*
  * Call sites are single instructions, so they can be had; an entry of several short ones
  * cannot, since a goroutine may have been taken off its thread between two of them.
@@ -94,19 +109,27 @@ static void test_counts(void **state)
 {
 	struct harness *h = *state;
 	struct dinst_error e = {0};
-	unsigned calls, entries = 0;
+	unsigned calls, exits[2], entries = 0;
 	struct session *s;
 	uint64_t value;
 
 	start(h);
 	s = session_begin(h);
 	calls = session_insert_kind(s, "main.spin", POINT_CALL);
+	exits[0] = exits_of(s, "main.spin");
+	exits[1] = exits_of(s, "main.grow");
 	if (session_try_insert_kind(s, "main.leaf", POINT_ENTRY, &entries, &e) < 0)
 		assert_int_equal(e.code, DINST_REFUSED);
 	session_go(h, 5);
 	/* 20000 a call of spin, and now and then the call that lets the stack grow. */
 	value = session_value(s, calls);
 	assert_in_range(value, 8 * 5 * 20000, 8 * 5 * 20000 + 1000);
+	/* One returns where its loop ends, which leaves room for one instruction only. */
+	assert_true(exits[0] || exits[1]);
+	if (exits[0])
+		assert_int_equal(session_value(s, exits[0]), 8 * 5);
+	if (exits[1])
+		assert_int_equal(session_value(s, exits[1]), 8 * 5 * 101);
 	if (!e.code)
 		assert_int_equal(session_value(s, entries), 8 * 5 * 20000);
 	end_whole(h, s);
@@ -151,6 +174,93 @@ static void test_churn(void **state)
 	harness_end(h, 0);
 }
 
+/* A metric that needs `depth` values at a time at the entry of a function. */
+static void load_deep(struct session *s, unsigned depth)
+{
+	struct dinst_error e = {0};
+	char text[8192];
+	size_t n;
+
+	n = (size_t)snprintf(text, sizeof(text),
+			     "metric deep%u { units calls; description \"deep\";\n"
+			     "constraint f /Code/*/* is replace counter {\n"
+			     "append preInsn $constraint[0].entry (* deep%u = ",
+			     depth, depth);
+	for (unsigned k = 1; k <= depth; k++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "(deep%u * %u + ", depth,
+				      k * 2 + 1);
+	n += (size_t)snprintf(text + n, sizeof(text) - n, "1");
+	for (unsigned k = 1; k <= depth; k++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, ")");
+	snprintf(text + n, sizeof(text) - n, "; *) }\nbase is counter { } }\n");
+	if (mdl_load_text(s->library, "test", text, strlen(text), &e) < 0)
+		fail_msg("%s", e.text);
+}
+
+static int try_deep(struct session *s, unsigned depth, const char *focus, struct dinst_error *e)
+{
+	struct insert_result result = {0};
+	char metric[16];
+
+	snprintf(metric, sizeof(metric), "deep%u", depth);
+	dinst_error_clear(e);
+	return request_insert(s, metric, &focus, 1, NULL, &result, e);
+}
+
+/*
+ * fear H1, H5: what takes more stack than a function of Go has for sure is refused, and nothing is
+ * inserted that takes some where it does not look whether there is any
+ */
+static void test_stack(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned flat;
+
+	start(h);
+	s = session_begin(h);
+	load_deep(s, 4);
+	load_deep(s, 100);
+	if (try_deep(s, 4, "main.grow", &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(try_deep(s, 100, "main.grow", &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, "stack"));
+	assert_int_equal(try_deep(s, 4, "main.flat", &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, "stack"));
+	flat = session_insert(s, "main.flat");
+	session_go(h, 5);
+	assert_int_equal(session_value(s, flat), 8 * 5);
+	end_whole(h, s);
+	harness_verify_what(h, HARNESS_TEXT);
+	harness_end(h, 0);
+}
+
+/* fear H1, D1: Go's own profiler walks the stacks in signal handlers, from inserted code, too */
+static void test_profiled(void **state)
+{
+	static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT, POINT_CALL};
+	struct harness *h = *state;
+	struct session *s;
+	unsigned exits;
+
+	start(h);
+	s = session_begin(h);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		session_insert_kind(s, "main.*", kinds[i]);
+		session_insert_kind(s, "runtime.*", kinds[i]);
+	}
+	exits = exits_of(s, "main.grow");
+	harness_send(h, "profile 300\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	if (exits)
+		assert_int_equal(session_value(s, exits), 8 * 300 * 101);
+	end_session(s);
+	harness_verify_what(h, HARNESS_TEXT);
+	session_go(h, 5);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -158,6 +268,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_counts),
 		CASE(test_churn),
+		CASE(test_stack),
+		CASE(test_profiled),
 	};
 
 	return cmocka_run_group_tests_name("live/golang", tests, NULL, NULL);
