@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Sorted. ISO C, POSIX, the Itanium C++ ABI, LSB and gcc's run-time support. */
+/* Sorted. Names that nobody else may have for something else: of ISO C, POSIX, the Itanium C++ ABI, LSB and gcc's run-time support. */
 static const char *const never[] = {
 	"_Exit",
 	"_Unwind_Resume",
@@ -57,16 +57,12 @@ static const char *const never[] = {
 	"_exit",
 	"_longjmp",
 	"abort",
-	"err",
-	"errx",
 	"exit",
 	"longjmp",
 	"pthread_exit",
 	"quick_exit",
 	"siglongjmp",
 	"thrd_exit",
-	"verr",
-	"verrx",
 };
 
 struct slot {

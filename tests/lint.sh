@@ -111,6 +111,10 @@ echo "$ours" | grep '\.c$' | xargs -r awk '
 	rule 'functions have at most 60 lines'
 search '(?<![\w}])/(work|home|root)/|\.librar''y|/tmp/dins''t/' '*' ':!LICENSE' | rule 'no path of somebody'"'"'s machine'
 
+# They are searched by halves.
+sed -n '/ never\[\] = {/,/^};/p' mutator/slots.c | grep '^	"' | LC_ALL=C sort -c 2>&1 |
+	rule 'the names of functions that never return are sorted'
+
 if command -v clang-format >/dev/null 2>&1; then
 	echo "$sources" | grep '\.[ch]$' | xargs -r clang-format --dry-run -Werror 2>&1 |
 		grep 'error:' | cut -d: -f1 | sort | uniq -c | rule 'the tree is formatted (make fmt)'

@@ -550,6 +550,24 @@ FN n_calls
 	ret
 END n_calls
 
+	/* Of libraries: the first three never come back. Any library may have an err() that does. */
+FN n_library
+	call __stack_chk_fail@PLT
+	nop
+	call _exit@PLT
+	nop
+	call __assert_fail@PLT
+	nop
+	call err@PLT
+	nop
+	call errx@PLT
+	nop
+	call verr@PLT
+	nop
+	call verrx@PLT
+	ret
+END n_library
+
 	/* Its end runs into the next function. */
 FN f_runs_on
 	mov %edi, %eax
