@@ -183,7 +183,7 @@ static void test_longjmp(void **state)
 	end(h, s);
 }
 
-/* fear E3: the same for exceptions */
+/* fear E3: the same for exceptions, 10,000 of them through twelve frames each: nothing piles up */
 static void test_exceptions(void **state)
 {
 	struct harness *h = *state;
@@ -193,6 +193,10 @@ static void test_exceptions(void **state)
 	tell(h, "throw 50 12", "done");
 	expect_all(s, catcher, THREADS * 50, THREADS * 50, 0);
 	expect_all(s, thrower, THREADS * 600, 0, 0);
+	tell(h, "throw 3400 12", "done");
+	expect_all(s, catcher, THREADS * 3450, THREADS * 3450, 0);
+	expect_all(s, thrower, THREADS * 3450 * 12, 0, 0);
+	expect_statistics(s, 0, 0);
 	end(h, s);
 }
 

@@ -17,6 +17,8 @@
 
 enum { THREADS = 4 };
 
+static unsigned next_static;
+
 static void ask(struct harness *h, const char *command, const char *answer)
 {
 	char text[64];
@@ -26,8 +28,18 @@ static void ask(struct harness *h, const char *command, const char *answer)
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
+/* The next of its static objects: each is made once. */
+static void ask_static(struct harness *h)
+{
+	char command[32];
+
+	snprintf(command, sizeof(command), "static %u", next_static++);
+	ask(h, command, "done");
+}
+
 static struct session *begin(struct harness *h)
 {
+	next_static = 0;
 	harness_start(h, "throws", harness_number(THREADS), NULL);
 	return session_begin(h);
 }
@@ -69,7 +81,8 @@ static void insert_unwinder(struct session *s)
  */
 /*
  * fear E1, E2, E3: exceptions caught in the same and next frame, far away, thrown again, out of
- * noexcept; longjmp, pthread_exit, pthread_cancel
+ * noexcept; through C that cleans up, out of the making of a static object that others wait for;
+ * longjmp, pthread_exit, pthread_cancel
  */
 static void test_throw_through(void **state)
 {
@@ -81,6 +94,7 @@ static void test_throw_through(void **state)
 	for (int kind = POINT_ENTRY; kind <= POINT_STORE; kind++) {
 		ids[0] = session_insert_kind(s, "/Code/throws/*", (enum point_kind)kind);
 		ask(h, "go 50", "done");
+		ask_static(h);
 		ask(h, "abort", "done");
 		session_remove(s, ids[0]);
 	}
@@ -96,6 +110,7 @@ static void test_throw_through(void **state)
 	assert_int_equal(session_value(s, throwers), (uint64_t)THREADS * ROUNDS * 6);
 	assert_int_equal(session_value(s, passings), (uint64_t)THREADS * ROUNDS * 7);
 	assert_int_equal(session_value(s, exits), (uint64_t)THREADS * ROUNDS);
+	ask_static(h);
 	ask(h, "abort", "done");
 	session_end(s);
 	ask(h, "go 10", "done");
@@ -113,6 +128,8 @@ static void test_instrumented_unwinder(void **state)
 	insert_all(s, ids);
 	insert_unwinder(s);
 	ask(h, "go 100", "done");
+	for (int i = 0; i < 8; i++)
+		ask_static(h);
 	ask(h, "abort", "done");
 	session_end(s);
 	ask(h, "go 10", "done");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* build: -O2 -fno-inline -fno-ipa-icf -rdynamic -Wno-infinite-recursion */
+/* build: -O2 -fno-inline -fno-ipa-icf -rdynamic -Wno-infinite-recursion -fexceptions -x c tests/live/targets/throws-cleanup.inc */
 /*
  * throws.cc - functions that are left otherwise than by returning.
  *
@@ -7,6 +7,7 @@
  *   go N     every thread does N rounds: exceptions caught in the same frame, in
  *            the next, far away, thrown again, through callbacks and virtual
  *            calls; longjmp; pthread_exit and pthread_cancel; "done"
+ *   static N every thread asks for static object N, which begins to live with the third try; "done"
  *   trace    "trace" and the offsets of a backtrace from deep inside
  *   abort    an exception out of a noexcept function, in a child; "done"
  *   sit      every thread waits below a few frames; "sitting"
@@ -168,6 +169,64 @@ extern "C" KEEP long kept(long n)
 	return -1;
 }
 
+/* In C, with cleanups (throws-cleanup.inc). */
+extern "C" long cleaned(long n, long *count);
+
+extern "C" KEEP long thrown_through_c(long n)
+{
+	if (n >= zero)
+		throw failure(n);
+	return n;
+}
+
+extern "C" KEEP long through_c(long n)
+{
+	long count = 0;
+
+	try {
+		return cleaned(n, &count);
+	} catch (const failure &f) {
+		return f.value + count;
+	}
+}
+
+/* ------------------------------------------------------- static objects */
+
+enum { STATICS = 32 };
+
+struct stubborn {
+	explicit stubborn(std::atomic<int> &tries) : value(7)
+	{
+		if (++tries < 3)
+			throw failure(value);
+	}
+	long value;
+};
+
+static std::atomic<int> tries[STATICS];
+
+/* The threads wait for each other in there (__cxa_guard_acquire). */
+template <int N> KEEP long static_object()
+{
+	static stubborn only(tries[N]);
+
+	return only.value;
+}
+
+template <int N> static void ask_static(int n)
+{
+	for (long value = 0; N == n && !value;) {
+		try {
+			value = static_object<N>();
+			expect(value == 7 && tries[N] == 3);
+		} catch (const failure &f) {
+			expect(f.value == 7);
+		}
+	}
+	if constexpr (N + 1 < STATICS)
+		ask_static<N + 1>(n);
+}
+
 /* ----------------------------------------- callbacks and indirect calls */
 
 extern "C" KEEP int compare(const void *a, const void *b)
@@ -313,6 +372,7 @@ static void all_once(long i)
 	expect(through_virtual(i) == i);
 	expect(through_tail(i) == i + 1);
 	expect(jumped(5) == 9);
+	expect(through_c(4) == 1 + 4 * 1001);
 	if (i % 16 == 0)
 		threads_once();
 }
@@ -405,6 +465,8 @@ extern "C" KEEP void do_job()
 	if (!strcmp(job, "go"))
 		for (long i = 0; i < rounds; i++)
 			all_once(i);
+	else if (!strcmp(job, "static"))
+		ask_static<0>(static_cast<int>(rounds));
 	else
 		expect(sit(1) == 6);
 }
@@ -424,11 +486,11 @@ static void *thread(void *arg)
 
 static void command(const char *line, int threads)
 {
-	static const char *const go = "go", *const sits = "sit";
+	static const char *const go = "go", *const sits = "sit", *const statics = "static";
 
-	if (!strncmp(line, "go ", 3)) {
-		job = go;
-		rounds = atol(line + 3);
+	if (!strncmp(line, "go ", 3) || !strncmp(line, "static ", 7)) {
+		job = *line == 'g' ? go : statics;
+		rounds = atol(strchr(line, ' '));
 		pthread_barrier_wait(&start);
 		pthread_barrier_wait(&finish);
 		puts(wrong ? "wrong" : "done");
