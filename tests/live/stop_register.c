@@ -5,6 +5,7 @@
  */
 #include "tests/live/inject_help.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -274,6 +275,72 @@ static void test_signals_before_stops(void **state)
 	harness_end(h, 0);
 }
 
+/* Threads of it that somebody traces. */
+static unsigned count_traced(pid_t pid)
+{
+	unsigned traced = 0;
+	struct dirent *entry;
+	char path[64];
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = opendir(path);
+	assert_non_null(tasks);
+	while ((entry = readdir(tasks)))
+		if (entry->d_name[0] != '.')
+			traced += strcmp(harness_status(pid, atoi(entry->d_name), "TracerPid:"),
+					 "0") != 0;
+	closedir(tasks);
+	return traced;
+}
+
+static int count_in_stop(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)e;
+	*(unsigned *)arg = count_traced(target_pid(stop_target(s)));
+	return 0;
+}
+
+/*
+ * fear A1: one of 67 threads cannot be stopped, or not be seized: when the answer is there, none of the others
+ * is traced any more, and all go on
+ */
+static void test_untraced(void **state)
+{
+	enum { STOPS = 10, THREADS = 67 };
+	int traced[2] = {0, 1};
+	struct harness *h = *state;
+	unsigned long calls;
+	unsigned seen = 0;
+	struct target *t;
+	pthread_t tracer;
+	long timeout;
+
+	harness_start(h, "epoll-loop", harness_number(10 * TIMEOUT), NULL);
+	t = help_open(h->pid);
+	help_ask(h, "crowd");
+	help_stop_well(t, count_in_stop, &seen);
+	assert_int_equal(seen, THREADS);
+	assert_int_equal(count_traced(h->pid), 0);
+	assert_int_equal(sscanf(help_ask(h, "hold"), "%ld %lu %d", &timeout, &calls, &traced[0]),
+			 3);
+	for (int i = 0; i < STOPS; i++) {
+		fail_to_stop(t);
+		assert_int_equal(count_traced(h->pid), 0);
+	}
+	help_ask(h, "on");
+	assert_int_equal(pthread_create(&tracer, NULL, be_traced, traced), 0);
+	harness_until(count_traced(h->pid) == 1);
+	for (int i = 0; i < STOPS; i++) {
+		fail_to_seize(t);
+		assert_int_equal(count_traced(h->pid), 1);
+	}
+	traced[1] = 0;
+	pthread_join(tracer, NULL);
+	target_close(t);
+	harness_end(h, 0);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
 int main(void)
@@ -284,6 +351,7 @@ int main(void)
 		CASE(test_failing_stops),
 		CASE(test_ignored_signals),
 		CASE(test_signals_before_stops),
+		CASE(test_untraced),
 	};
 
 	return cmocka_run_group_tests_name("live/stop_register", tests, NULL, NULL);

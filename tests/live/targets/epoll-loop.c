@@ -4,7 +4,7 @@
  * timeout that it has loaded into its register once. "tell" is answered with what is in that register
  * now, with how many calls have returned, with the thread's id and with how many signals the main thread
  * has handled. "hold": another thread waits in vfork() from then on, which nothing can stop, up to "on".
- * "spin on": it makes no more calls but computes, up to "spin". Ends with its input; status 1 if a call
+ * "crowd": 64 more threads wait. "spin on": it makes no more calls but computes, up to "spin". Ends with its input; status 1 if a call
  * returned anything but 0.
  */
 #include <pthread.h>
@@ -68,6 +68,23 @@ static void *hold(void *arg)
 	return arg;
 }
 
+static void *wait_for_ever(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+static void make_crowd(void)
+{
+	enum { CROWD = 64 };
+	pthread_t thread;
+
+	for (int i = 0; i < CROWD; i++)
+		if (pthread_create(&thread, NULL, wait_for_ever, NULL))
+			wrong = 4;
+}
+
 /* Once the thread is there, or has left it again. */
 static void answer(const char *line)
 {
@@ -76,6 +93,8 @@ static void answer(const char *line)
 
 	if (!strncmp(line, "spin", 4))
 		spinning = line[4] == ' ';
+	if (!strcmp(line, "crowd\n"))
+		make_crowd();
 	if (to && (write(to[1], "", 1) != 1 || read(begun[0], &byte, 1) != 1))
 		wrong = 3;
 }
