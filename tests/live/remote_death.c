@@ -5,8 +5,8 @@
  * program alone, and its registers, flags, red zone and interrupted call are
  * as they should be; nothing holds it; its text can be put right.
  *
- * Not epoll_wait and sigtimedwait: killed between the interrupt and the first look at the
- * thread, we leave it with EINTR that once (a limit that docs/safety.md names).
+ * epoll_wait and sigtimedwait have a target for each death: killed between the interrupt and the first look
+ * at the thread, we leave it with EINTR that once (a limit that docs/safety.md names).
  */
 #include "tests/live/inject_help.h"
 
@@ -106,7 +106,7 @@ static void clean_up(pid_t pid)
 	target_close(t);
 }
 
-/* `times`: deaths before the tails are cleaned, each uses another tail. */
+/* One target for all deaths; what each leaves is cleaned up. */
 static void die_everywhere(struct harness *h, const char *mode)
 {
 	unsigned long step;
@@ -150,6 +150,59 @@ STATE(running)
 /* fear B4, D2, J2: the same with the processor checking alignment: what puts the registers back reads no odd address */
 STATE(aligned)
 STATE(sequence)
+
+static bool *everybody_stood; /* shared with the tracer */
+
+static int tell_and_protect(struct stop *s, void *arg, struct dinst_error *e)
+{
+	*everybody_stood = true;
+	return protect_twice(s, arg, e);
+}
+
+/*
+ * Calls that the kernel itself ends with EINTR, so that the tail has to begin them again: a target for each death,
+ * since one before all of it stood still may end its call.
+ */
+static void die_in_each(struct harness *h, const char *mode, const char *interrupted)
+{
+	unsigned long step, inside = 0;
+	bool died = true;
+	int status;
+
+	everybody_stood = mmap(NULL, sizeof(*everybody_stood), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(everybody_stood != MAP_FAILED);
+	for (step = 1; step < STEPS_MAX && died; step++) {
+		*everybody_stood = false;
+		harness_start(h, "remote-registers", mode, NULL);
+		died = die_at(h->pid, step, tell_and_protect);
+		usleep(2000);
+		close(h->input);
+		h->input = -1;
+		status = harness_wait(h, HARNESS_ANSWER_MS);
+		if (*everybody_stood || status == 0)
+			assert_int_equal(status, 0);
+		else
+			assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), interrupted);
+		inside += died && *everybody_stood;
+		close(h->output);
+		h->output = -1;
+	}
+	assert_in_range(inside, 8, STEPS_MAX - 1);
+	munmap(everybody_stood, sizeof(*everybody_stood));
+}
+
+/* fear A6, J2: epoll_wait goes on, whatever call of ours the tracer dies in */
+static void test_epoll(void **state)
+{
+	die_in_each(*state, "epoll", "result is fffffffffffffffc and was 1");
+}
+
+/* fear A6, J2: the same of sigtimedwait */
+static void test_sigtimedwait(void **state)
+{
+	die_in_each(*state, "sigtimedwait", "result is fffffffffffffffc and was a");
+}
 
 /* A signal a millisecond: whatever stop the tracer dies in, none is lost. */
 static void test_signals(void **state)
@@ -197,10 +250,12 @@ static void test_filtered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),    TEST(test_nanosleep), TEST(test_futex),   TEST(test_poll),
-		TEST(test_running), TEST(test_sequence),  TEST(test_signals), TEST(test_filtered),
-		TEST(test_aligned), TEST(test_ppoll),	  TEST(test_accept),  TEST(test_blocked),
-		TEST(test_masked),  TEST(test_ignored),
+		TEST(test_read),	 TEST(test_nanosleep), TEST(test_futex),
+		TEST(test_poll),	 TEST(test_running),   TEST(test_sequence),
+		TEST(test_signals),	 TEST(test_filtered),  TEST(test_aligned),
+		TEST(test_ppoll),	 TEST(test_accept),    TEST(test_blocked),
+		TEST(test_masked),	 TEST(test_ignored),   TEST(test_epoll),
+		TEST(test_sigtimedwait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
