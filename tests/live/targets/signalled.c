@@ -6,7 +6,9 @@
  *
  * Prints "ready". Commands:
  *   storm MS     timers and threads send signals all the time while others work;
- *                "done" when all that was sent has arrived, "lost ..." otherwise
+ *                "done" when all that was sent has arrived, "lost ..." otherwise. In the first half
+ *                children end side by side; in the second there is one at a time, and another one only
+ *                when the handler has seen it end: no later SIGCHLD makes up for one that is lost
  *   profile MS   SIGPROF every millisecond of CPU time, its handler calls
  *                backtrace(); "done N" with the number of handlers that ran
  *   check        compares actions, masks and alternate stacks with what was set
@@ -16,6 +18,7 @@
 #include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORKERS = 4, STACK = 65536 };
+enum { WORKERS = 4, SENDERS = 2, STACK = 65536, CHILD_MS = 5000 };
 
 static volatile int running, wrong;
 static volatile unsigned long queued_sent, queued_seen, ticks, overruns, profiled, frames;
@@ -143,25 +146,55 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1000 + (double)t.tv_nsec / 1e6;
 }
 
-static void *send_queued(void *arg)
+static void make_child(void)
 {
-	union sigval value = {.sival_int = 1};
-	double end = *(double *)arg;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	if (pid > 0)
+		__atomic_add_fetch(&children_made, 1, __ATOMIC_RELAXED);
+}
+
+static bool all_are_seen(void)
+{
+	const double until = now_ms() + CHILD_MS;
+
+	while (children_seen != children_made && now_ms() < until)
+		usleep(500);
+	return children_seen == children_made;
+}
+
+/* arg: from when on, and until when. Leaves the one that was lost: nobody else makes children any more. */
+static void *make_children(void *arg)
+{
+	const double *times = arg;
 	sigset_t all;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, NULL);
-	for (int i = 0; now_ms() < end; i++) {
+	while (now_ms() < times[0])
+		usleep(1000);
+	for (; now_ms() < times[1] && all_are_seen(); usleep(3000))
+		make_child();
+	return NULL;
+}
+
+/* arg: until when children are made as well, and until when. */
+static void *send_queued(void *arg)
+{
+	union sigval value = {.sival_int = 1};
+	const double *times = arg;
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	for (int i = 0; now_ms() < times[1]; i++) {
 		/* Workers 0 to 2 do not block it. */
 		if (!pthread_sigqueue(workers[i % 3], SIGRTMIN + 5, value))
 			queued_sent++;
-		if (i % 20 == 0) {
-			pid_t pid = fork();
-
-			if (pid == 0)
-				_exit(0);
-			children_made += pid > 0;
-		}
+		if (i % 20 == 0 && now_ms() < times[0])
+			make_child();
 		usleep(900);
 	}
 	return NULL;
@@ -171,17 +204,20 @@ static void storm(long ms)
 {
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 6};
 	struct itimerspec every = {{0, 1000000}, {0, 1000000}}, off = {0};
-	double start = now_ms(), end = start + (double)ms, took, until;
+	double start = now_ms(), took, until;
+	double times[2] = {start + (double)ms / 2, start + (double)ms};
 	unsigned long before;
-	pthread_t sender;
+	pthread_t sender, maker;
 	timer_t timer;
 
 	queued_sent = queued_seen = ticks = overruns = children_made = children_seen = 0;
 	running = 1;
 	timer_create(CLOCK_MONOTONIC, &event, &timer);
 	timer_settime(timer, 0, &every, NULL);
-	pthread_create(&sender, NULL, send_queued, &end);
+	pthread_create(&sender, NULL, send_queued, times);
+	pthread_create(&maker, NULL, make_children, times);
 	pthread_join(sender, NULL);
+	pthread_join(maker, NULL);
 	/*
 	 * An expiration is accounted for when a later signal is taken. Each thread may be in the
 	 * middle of one that was taken before; one more than there are threads is surely later.
@@ -278,16 +314,18 @@ static void install(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static void *do_nothing(void *arg)
+static void *wait_for_all(void *arg)
 {
-	return arg;
+	pthread_barrier_wait(arg);
+	return NULL;
 }
 
 int main(void)
 {
 	void *warm[4];
 	char line[64];
-	pthread_t idle;
+	pthread_barrier_t all;
+	pthread_t idle[SENDERS];
 
 	backtrace(warm, 4);
 	install();
@@ -296,9 +334,12 @@ int main(void)
 		pthread_create(&workers[i], NULL, work, (void *)(uintptr_t)i);
 	}
 	usleep(20000);
-	/* The sender's stack stays mapped from now on. */
-	pthread_create(&idle, NULL, do_nothing, NULL);
-	pthread_join(idle, NULL);
+	/* The senders' stacks stay mapped from now on. */
+	pthread_barrier_init(&all, NULL, SENDERS);
+	for (int i = 0; i < SENDERS; i++)
+		pthread_create(&idle[i], NULL, wait_for_all, &all);
+	for (int i = 0; i < SENDERS; i++)
+		pthread_join(idle[i], NULL);
 	read_actions(actions);
 	puts("ready");
 	fflush(stdout);
