@@ -106,10 +106,13 @@ static bool is_stub_name(const char *name)
 		"_Py_trampoline_func",	 "__cfi_",
 	};
 
+	size_t length;
+
 	if (!strchr("_sSJR", name[0]) || (name[0] == '_' && name[1] == 'Z'))
 		return false;
+	length = strcspn(name, "@"); /* without a version */
 	for (size_t i = 0; i < sizeof(stubs) / sizeof(*stubs); i++)
-		if (!strcmp(name, stubs[i]))
+		if (strlen(stubs[i]) == length && !memcmp(name, stubs[i], length))
 			return true;
 	for (size_t i = 0; i < sizeof(beginnings) / sizeof(*beginnings); i++)
 		if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
