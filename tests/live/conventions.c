@@ -57,8 +57,7 @@ static void test_gcc(void **state)
 	run(*state, path);
 }
 
-/* fear D3: the same made by clang, with regcall, vectorcall, preserve_most and preserve_all */
-static void test_clang(void **state)
+static void run_clang(void **state, const char *flags)
 {
 	struct harness *h = *state;
 	char path[512], command[2048];
@@ -68,8 +67,8 @@ static void test_clang(void **state)
 	snprintf(path, sizeof(path), "%s/conventions-clang", h->directory);
 	snprintf(command, sizeof(command),
 		 "command -v %s >/dev/null 2>&1 && [ -r tests/live/targets/conventions.c ] && "
-		 "%s -O2 -g -o '%s' tests/live/targets/conventions.c 2>/dev/null",
-		 compiler, compiler, path);
+		 "%s -O2 -g %s -o '%s' tests/live/targets/conventions.c 2>/dev/null",
+		 compiler, compiler, flags, path);
 	if (system(command) != 0) {
 		print_message("SKIP clang's conventions: no clang, or not in the source tree\n");
 		skip();
@@ -78,11 +77,24 @@ static void test_clang(void **state)
 	unlink(path);
 }
 
+/* fear D3, F2: the same made by clang, with regcall, vectorcall, preserve_most and preserve_all, and its jump tables */
+static void test_clang(void **state)
+{
+	run_clang(state, "-fPIE -pie");
+}
+
+/* fear D3, F2: likewise at a fixed address, where its tables are of addresses */
+static void test_clang_fixed(void **state)
+{
+	run_clang(state, "-fno-pie -no-pie");
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_gcc), CASE(test_clang)};
+	const struct CMUnitTest tests[] = {CASE(test_gcc), CASE(test_clang),
+					   CASE(test_clang_fixed)};
 
 	return cmocka_run_group_tests_name("live/conventions", tests, NULL, NULL);
 }

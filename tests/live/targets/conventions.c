@@ -4,7 +4,7 @@
  * conventions.c - functions that do not keep to the usual calling convention:
  * local ones of which the compiler knows which registers they leave alone
  * (-fipa-ra), those of Windows (ms_abi), and with clang regcall, vectorcall,
- * preserve_most and preserve_all.
+ * preserve_most and preserve_all; and those that jump by tables.
  *
  * conventions: prints "ready". "go N" calls all N times and prints "done".
  * Exits with 1 if a result was wrong.
@@ -147,10 +147,74 @@ KEEP static uint64_t clangs(uint64_t n)
 }
 #endif
 
+/* ------------------------------------------------------------ jumps by tables */
+
+/* Dense, and each case long enough to be one of its own: a table of distances, or of addresses. */
+KEEP static uint64_t by_switch(uint64_t n)
+{
+	switch (n % 9) {
+	case 0:
+		touch_little(n);
+		return n * 3;
+	case 1:
+		return touch_two(n) + 1;
+	case 2:
+		touch_little(n + 2);
+		return n ^ 0x77;
+	case 3:
+		return touch_two(n ^ 5) * 5;
+	case 4:
+		return ~n;
+	case 5:
+		touch_little(n * 9);
+		return n << 3;
+	case 6:
+		return touch_two(n + 6) ^ n;
+	case 7:
+		touch_little(~n);
+		return n - 1000;
+	default:
+		return n >> 1;
+	}
+}
+
+/* The same by addresses of labels: each step jumps by a table that the function has itself. */
+KEEP static uint64_t by_labels(uint64_t n)
+{
+	static const uint8_t steps[] = {0, 1, 2, 3, 2, 1, 3, 0, 2, 4};
+	static const void *const table[] = {&&add, &&mix, &&turn, &&touch, &&done};
+	const uint8_t *at = steps;
+
+	goto *table[*at];
+add:
+	n += *at + 17u;
+	goto *table[*++at];
+mix:
+	n ^= n << 7 | 3;
+	goto *table[*++at];
+turn:
+	n = n << 13 | n >> 51;
+	goto *table[*++at];
+touch:
+	touch_little(n);
+	goto *table[*++at];
+done:
+	return n;
+}
+
+KEEP static uint64_t by_tables(uint64_t n)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < 18; i++)
+		sum = sum * 31 + by_switch(n + i) + by_labels(n ^ i);
+	return sum;
+}
+
 /* ------------------------------------------------------------------- the rest */
 
 struct results {
-	uint64_t many, doubles, windows, mixed, clangs;
+	uint64_t many, doubles, windows, mixed, clangs, tables;
 };
 
 static uint64_t bits(double d)
@@ -171,6 +235,7 @@ KEEP static void all(struct results *r)
 	r->windows = bits(sysv_to_ms((double)n, n));
 	r->mixed = ms_to_sysv(n + 1);
 	r->clangs = clangs(n);
+	r->tables = by_tables(n);
 }
 
 int main(void)
@@ -189,6 +254,7 @@ int main(void)
 			expect("Windows", now.windows, first.windows);
 			expect("Windows and back", now.mixed, first.mixed);
 			expect("clang's", now.clangs, first.clangs);
+			expect("tables", now.tables, first.tables);
 		}
 		puts("done");
 		fflush(stdout);
