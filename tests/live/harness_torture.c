@@ -280,6 +280,11 @@ static bool is_call(const uint8_t *code)
 	return *code == 0xe8 || (*code == 0xff && (code[1] >> 3 & 7) == 2);
 }
 
+static bool is_endbr(const uint8_t *code)
+{
+	return !memcmp(code, "\xf3\x0f\x1e\xfa", 4);
+}
+
 /* The function that an address belongs to, the whole of it if it is a part; -1 if none. */
 static long whole(const struct torture *t, taddr_t pc)
 {
@@ -339,7 +344,9 @@ uint64_t torture_expect_at(const struct torture *t, int type, const struct point
 	r = passage_at(t, type, pc, p->callee + t->module->bias);
 	switch (p->kind) {
 	case POINT_ENTRY:
-		return r.entered;
+		/* Whoever calls it behind its endbr64 has called it. */
+		return r.entered +
+		       (is_endbr(code_at(t, pc)) ? passage_at(t, type, pc + 4, 0).entered : 0);
 	case POINT_EXIT:
 		return r.left;
 	case POINT_AFTER:

@@ -28,6 +28,20 @@ CASE_HERE t_a_ret_row_last, ODD
 	ret
 END t_a_ret_row_last
 
+	/* Neither has room for a jump. */
+CASE t_a_four_first, ODD
+	mov %rdi, %rax
+	ret
+END t_a_four_first
+CASE_HERE t_a_four_second, ODD
+	mov %rdi, %rcx
+	ret
+END t_a_four_second
+CASE_HERE t_a_four_behind, ODD
+	lea 3(%rdi, %r8), %rax
+	ret
+END t_a_four_behind
+
 CASE t_a_xor_ret, ODD
 	xor %eax, %eax
 	ret
@@ -90,6 +104,32 @@ CASE_HERE t_a_endbr_next, ODD
 	lea 1(%r8), %rax
 	ret
 END t_a_endbr_next
+
+	/* Called behind its endbr64, as linkers make calls that need none. */
+CASE t_a_endbr_skipped
+	lea 2(%rdi), %r8
+	DOWN 8
+	call t_a_endbr_next + 4
+	UP 8
+	MIX %rax
+	ret
+END t_a_endbr_skipped
+
+	/* Blocks of four bytes that end in a jump to the next instruction. */
+CASE t_a_jmp_zero, ODD
+	mov %edi, %eax
+	.byte 0xeb, 0
+	ret
+END t_a_jmp_zero
+CASE_HERE t_a_jmp_zero_inside, ODD
+	cmp $4, %edi
+	jb 1f
+	lea 7(%rcx), %rcx
+1:	mov %edi, %eax
+	.byte 0xeb, 0
+	lea 1(%rax), %rax
+	ret
+END t_a_jmp_zero_inside
 
 	/* Two names on one address. */
 CASE t_a_two_names, ODD
