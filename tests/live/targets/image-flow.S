@@ -552,18 +552,10 @@ END n_calls
 
 	/* Of libraries: the first three never come back. Any library may have an err() that does. */
 FN n_library
-	call __stack_chk_fail@PLT
+.irp name, __stack_chk_fail, _exit, __assert_fail, err, errx, verr
+	call \name@PLT
 	nop
-	call _exit@PLT
-	nop
-	call __assert_fail@PLT
-	nop
-	call err@PLT
-	nop
-	call errx@PLT
-	nop
-	call verr@PLT
-	nop
+.endr
 	call verrx@PLT
 	ret
 END n_library
