@@ -10,6 +10,8 @@
  *   exec     a thread other than the leader executes this program again and again
  *   exec-many  the same with thirty others, who just stand around; it ends where that takes too long
  *   worker   an io_uring worker blocks in a read that ends with the input
+ *   workers  its workers' reads end every 2 ms, and every few reads all workers do, with the thread that reads
+ *   sqpoll   a thread of the kernel's takes such reads out of the ring (SQPOLL), and sleeps every now and then
  *   filter   a seccomp filter kills at restart_syscall and at mmap
  *   barred   its first thread's kills at all calls that do nothing, another one's at mmap
  *   spawn X  an ordinary user's process executes X, a set-uid copy of this program, again and
@@ -250,48 +252,184 @@ static int mode_exec(char **argv, int others)
 
 /* --------------------------------------------------------------- io_uring */
 
+struct ring {
+	int fd;
+	char *map;
+	size_t size, sqes_size;
+	struct io_uring_sqe *sqes;
+	struct io_uring_params params;
+};
+
+static bool ring_open(struct ring *r, unsigned flags, unsigned idle_ms)
+{
+	memset(r, 0, sizeof(*r));
+	r->params.flags = flags;
+	r->params.sq_thread_idle = idle_ms;
+	r->fd = (int)syscall(SYS_io_uring_setup, 2, &r->params);
+	if (r->fd < 0 || !(r->params.features & IORING_FEAT_SINGLE_MMAP))
+		return false;
+	r->size = r->params.sq_off.array + r->params.sq_entries * 4 + 4096;
+	r->sqes_size = r->params.sq_entries * sizeof(*r->sqes);
+	r->map = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, IORING_OFF_SQ_RING);
+	r->sqes = mmap(NULL, r->sqes_size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd,
+		       IORING_OFF_SQES);
+	return r->map != MAP_FAILED && (void *)r->sqes != MAP_FAILED;
+}
+
+static void ring_close(struct ring *r)
+{
+	munmap(r->map, r->size);
+	munmap(r->sqes, r->sqes_size);
+	close(r->fd);
+}
+
+/* Puts a read of one byte into the ring. */
+static void ring_read(struct ring *r, int from, char *to, unsigned flags)
+{
+	unsigned *tail = (unsigned *)(r->map + r->params.sq_off.tail);
+	unsigned *array = (unsigned *)(r->map + r->params.sq_off.array);
+	const unsigned at = *tail & (r->params.sq_entries - 1);
+
+	memset(&r->sqes[at], 0, sizeof(r->sqes[at]));
+	r->sqes[at].opcode = IORING_OP_READ;
+	r->sqes[at].flags = (uint8_t)flags;
+	r->sqes[at].fd = from;
+	r->sqes[at].addr = (uint64_t)(uintptr_t)to;
+	r->sqes[at].len = 1;
+	array[at] = at;
+	__atomic_store_n(tail, *tail + 1, __ATOMIC_SEQ_CST);
+}
+
+/* What the next request that ends has for a result; or what waiting for it failed with. */
+static int ring_wait(struct ring *r)
+{
+	unsigned *head = (unsigned *)(r->map + r->params.cq_off.head);
+	unsigned *tail = (unsigned *)(r->map + r->params.cq_off.tail);
+	struct io_uring_cqe *cqes = (struct io_uring_cqe *)(r->map + r->params.cq_off.cqes);
+	int result;
+
+	while (__atomic_load_n(tail, __ATOMIC_ACQUIRE) == *head)
+		if (syscall(SYS_io_uring_enter, r->fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+			return -errno;
+	result = cqes[*head & (r->params.cq_entries - 1)].res;
+	__atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+	return result;
+}
+
 static int mode_worker(void)
 {
-	struct io_uring_params params;
-	struct io_uring_sqe *sqes;
-	struct io_uring_cqe *cqes;
-	unsigned *tail, *array, *cq_head;
 	static char byte;
-	char *ring;
-	int fd;
+	struct ring r;
 
-	memset(&params, 0, sizeof(params));
-	fd = (int)syscall(SYS_io_uring_setup, 2, &params);
-	if (fd < 0)
+	if (!ring_open(&r, 0, 0))
 		return 77;
-	ring = mmap(NULL, params.sq_off.array + params.sq_entries * 4 + 4096,
-		    PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING);
-	sqes = mmap(NULL, params.sq_entries * sizeof(*sqes), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		    IORING_OFF_SQES);
-	if (ring == MAP_FAILED || (void *)sqes == MAP_FAILED ||
-	    !(params.features & IORING_FEAT_SINGLE_MMAP))
-		return 77;
-	tail = (unsigned *)(ring + params.sq_off.tail);
-	array = (unsigned *)(ring + params.sq_off.array);
-	cq_head = (unsigned *)(ring + params.cq_off.head);
-	cqes = (struct io_uring_cqe *)(ring + params.cq_off.cqes);
-	memset(&sqes[0], 0, sizeof(sqes[0]));
-	sqes[0].opcode = IORING_OP_READ;
-	sqes[0].flags = IOSQE_ASYNC;
-	sqes[0].fd = STDIN_FILENO;
-	sqes[0].addr = (uint64_t)(uintptr_t)&byte;
-	sqes[0].len = 1;
-	array[0] = 0;
-	__atomic_store_n(tail, 1, __ATOMIC_RELEASE);
-	if (syscall(SYS_io_uring_enter, fd, 1, 0, 0, NULL, 0) != 1)
+	ring_read(&r, STDIN_FILENO, &byte, IOSQE_ASYNC);
+	if (syscall(SYS_io_uring_enter, r.fd, 1, 0, 0, NULL, 0) != 1)
 		return 77;
 	usleep(50000);
 	ready();
-	while (syscall(SYS_io_uring_enter, fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
-		if (errno != EINTR)
-			return 4;
 	/* End of the input, and neither EINTR nor anything else. */
-	return cqes[*cq_head & (params.cq_entries - 1)].res != 0;
+	return ring_wait(&r) ? 4 : 0;
+}
+
+/* Another process, which no stop of ours stops, writes numbers into a pipe: what it returns is read from. */
+static int start_writing(void)
+{
+	unsigned char number = 0;
+	int fds[2];
+
+	if (pipe(fds))
+		exit(2);
+	signal(SIGCHLD, SIG_IGN);
+	if (fork()) {
+		close(fds[1]);
+		return fds[0];
+	}
+	signal(SIGPIPE, SIG_DFL);
+	close(fds[0]);
+	for (;; number++) {
+		if (write(fds[1], &number, 1) != 1)
+			_exit(0);
+		usleep(2000);
+	}
+}
+
+enum { READS = 8 }; /* by one ring */
+
+/* Reads one number after the other; each comes once, in order, and no call ends with EINTR. */
+static int read_numbers(struct ring *r, int from, unsigned char *number)
+{
+	unsigned *flags = (unsigned *)(r->map + r->params.sq_off.flags);
+	const bool polled = r->params.flags & IORING_SETUP_SQPOLL;
+	static char byte;
+	int result;
+
+	for (int i = 0; i < READS; i++, ++*number) {
+		ring_read(r, from, &byte, polled ? 0 : IOSQE_ASYNC);
+		if (!polled && syscall(SYS_io_uring_enter, r->fd, 1, 0, 0, NULL, 0) != 1)
+			return 3;
+		if (polled && (__atomic_load_n(flags, __ATOMIC_SEQ_CST) & IORING_SQ_NEED_WAKEUP) &&
+		    syscall(SYS_io_uring_enter, r->fd, 1, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0) < 0)
+			return 3;
+		result = ring_wait(r);
+		if (result != 1 || (unsigned char)byte != *number) {
+			dprintf(STDOUT_FILENO, "read %u: %d, %u\n", *number, result,
+				(unsigned char)byte);
+			return 4;
+		}
+		/* Its thread falls asleep, every other time. */
+		if (polled && i & 1)
+			usleep(6000);
+	}
+	return 0;
+}
+
+static int mode_polling(void)
+{
+	struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+	const int from = start_writing();
+	unsigned char number = 0;
+	struct ring r;
+	int wrong = 0;
+
+	if (!ring_open(&r, IORING_SETUP_SQPOLL, 2))
+		return 77;
+	ready();
+	while (!wrong && !poll(&input, 1, 0))
+		wrong = read_numbers(&r, from, &number);
+	return wrong;
+}
+
+static int numbers_from;
+
+/* The workers are this thread's, and end with it. */
+static void *read_in_thread(void *arg)
+{
+	struct ring r;
+
+	if (!ring_open(&r, 0, 0))
+		exit(77);
+	if (read_numbers(&r, numbers_from, arg))
+		exit(4);
+	ring_close(&r);
+	return NULL;
+}
+
+static int mode_workers(void)
+{
+	struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+	unsigned char number = 0;
+	pthread_t thread;
+
+	numbers_from = start_writing();
+	read_in_thread(&number);
+	ready();
+	while (!poll(&input, 1, 0)) {
+		if (pthread_create(&thread, NULL, read_in_thread, &number))
+			return 5;
+		pthread_join(thread, NULL);
+	}
+	return 0;
 }
 
 /* ---------------------------------------------------------------- seccomp */
@@ -441,6 +579,10 @@ int main(int argc, char **argv)
 		return mode_exec(argv, 30);
 	if (!strcmp(mode, "worker"))
 		return mode_worker();
+	if (!strcmp(mode, "workers"))
+		return mode_workers();
+	if (!strcmp(mode, "sqpoll"))
+		return mode_polling();
 	if (!strcmp(mode, "filter"))
 		return mode_filter();
 	if (!strcmp(mode, "barred"))
