@@ -6,6 +6,7 @@
  *
  *   nanosleep, monotonic, realtime, processor  by nanosleep(), and clock_nanosleep() with these clocks
  *   filtered   nanosleep under a seccomp filter that kills at restart_syscall
+ *   many       nanosleep in one thread of forty, of which the others wait for ever
  *   handled    nanosleep; SIGUSR1 has a handler, and the program goes on with the remainder, as the
  *              manual says. Sets the request before each sleep
  *
@@ -25,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PERIOD_MS = 400 };
+enum { PERIOD_MS = 400, OTHERS = 39 };
 
 static const struct timespec period = {0, PERIOD_MS * 1000000l};
 static struct timespec left;
@@ -70,6 +71,13 @@ static void *compute(void *arg)
 	return NULL;
 }
 
+static void *wait_for_ever(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
 static long now_ms(void)
 {
 	struct timespec now;
@@ -105,6 +113,9 @@ int main(int argc, char **argv)
 		return 2;
 	if (!strcmp(name, "processor") && pthread_create(&thread, NULL, compute, &computed))
 		return 2;
+	for (int i = 0; !strcmp(name, "many") && i < OTHERS; i++)
+		if (pthread_create(&thread, NULL, wait_for_ever, NULL))
+			return 2;
 	if (!strcmp(name, "filtered"))
 		forbid_restart();
 	puts("ready");
