@@ -389,7 +389,7 @@ static void test_noreturn(void **state)
 {
 	static const bool never[] = {true,  true,  true,  true,	 true,	true,
 				     false, false, false, false, false, false};
-	static const bool library[] = {true, true, true, false, false, false, false};
+	static const bool library[] = {true, true, true, false, false, false};
 
 	(void)state;
 	check_calls("n_calls", never, sizeof(never) / sizeof(*never));

@@ -552,11 +552,12 @@ END n_calls
 
 	/* Of libraries: the first three never come back. Any library may have an err() that does. */
 FN n_library
-.irp name, __stack_chk_fail, _exit, __assert_fail, err, errx, verr
-	call \name@PLT
-	nop
-.endr
-	call verrx@PLT
+	call __stack_chk_fail@PLT
+	call _exit@PLT
+	call __assert_fail@PLT
+	call err@PLT
+	call errx@PLT
+	call verr@PLT
 	ret
 END n_library
 
