@@ -535,7 +535,8 @@ static void check_file(const char *path, double entries, double exits, double ca
 static void test_libc(void **state)
 {
 	(void)state;
-	check_file("/lib/x86_64-linux-gnu/libc.so.6", 99.9, 99.8, 99.9);
+	/* Sixty calls are made where its threads may be cancelled at any instruction (references_cancelled.h). */
+	check_file("/lib/x86_64-linux-gnu/libc.so.6", 99.9, 99.8, 99.5);
 }
 
 static void test_loader(void **state)

@@ -445,7 +445,7 @@ FN_HERE e_may_return
 	push %rbx
 	test %edi, %edi
 	jne .Lemr
-	call err@plt
+	call abort@plt
 	.byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0
 .Lemr:	pop %rbx
 	ret
