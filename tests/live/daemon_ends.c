@@ -270,6 +270,27 @@ static void wrong_types(void **state)
 	expect_word("detach", "{}", "");
 }
 
+/* A daemon to which a listing of this directory does not come, nor to its mutators; there is no other one. */
+static pid_t start_slow(const char *directory)
+{
+	char path[600];
+	pid_t pid;
+
+	run_dinst(o, "stop");
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+	pid = fork();
+	if (pid == 0) {
+		target_path("libslow_proc.so", path, sizeof(path));
+		setenv("LD_PRELOAD", path, 1);
+		setenv("DINST_SLOW_PROC", directory, 1);
+		execl(fixture_dinstd, "dinstd", "-s", fixture_socket, "-i", "0", (char *)NULL);
+		_exit(126);
+	}
+	for (int i = 0; i < 12000 && access(fixture_socket, F_OK) != 0; i++)
+		nap_ms(10);
+	return pid;
+}
+
 /*
  * fear L3: a lookup of a name that the kernel does not answer, since somebody holds the memory of a process,
  * is answered in time, also where all who look are held; and what names its process by pid is served
@@ -283,19 +304,7 @@ static void lookup_hangs(void **state)
 #ifdef __SANITIZE_ADDRESS__
 	skip(); /* its library wants to be the first one */
 #endif
-	run_dinst(o, "stop");
-	assert_int_equal(access(fixture_socket, F_OK), -1);
-	pid = fork();
-	if (pid == 0) {
-		char path[600];
-
-		target_path("libslow_proc.so", path, sizeof(path));
-		setenv("LD_PRELOAD", path, 1);
-		execl(fixture_dinstd, "dinstd", "-s", fixture_socket, "-i", "0", (char *)NULL);
-		_exit(126);
-	}
-	for (int i = 0; i < 12000 && access(fixture_socket, F_OK) != 0; i++)
-		nap_ms(10);
+	pid = start_slow("/proc");
 	for (size_t i = 0; i < 4; i++) {
 		fds[i] = raw_connect();
 		raw_say(fds[i], "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{"
@@ -322,12 +331,52 @@ static void lookup_hangs(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* fear L1, L3: a target that lets nobody come to an end with attaching to it can be left all the same */
+/* fear L1, L3: an attach that the kernel lets nobody come to an end with can be left all the same */
 static void attaching_hangs(void **state)
 {
+	char request[200], path[64];
 	json_t *answer;
+	pid_t pid;
+	int fd;
+
+	(void)state;
+#ifdef __SANITIZE_ADDRESS__
+	skip();
+#endif
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)fixture_target);
+	pid = start_slow(path);
+	fd = raw_connect();
+	snprintf(request, sizeof(request),
+		 "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{"
+		 "\"target\":%d,\"name\":\"stuck\"}}\n",
+		 (int)fixture_target);
+	raw_say(fd, request);
+	run_dinst(o, "ls");
+	for (int i = 0; i < 600 && !strstr(o->out, "attaching"); i++) {
+		nap_ms(10);
+		run_dinst(o, "ls");
+	}
+	assert_non_null(strstr(o->out, "attaching"));
+	nap_ms(300);
+	run_dinst(o, "detach stuck");
+	assert_int_equal(o->status, 0);
+	answer = raw_hear(fd, ANSWER_MS);
+	assert_non_null(json_object_get(answer, "error"));
+	json_decref(answer);
+	close(fd);
+	run_dinst(o, "ls");
+	assert_null(strstr(o->out, "stuck"));
+	/* Nor does it keep the daemon. */
+	run_dinst(o, "stop");
+	assert_int_equal(o->status, 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* fear L3: a target that provides the page of its own ELF header, and never does, keeps nobody waiting */
+static void header_hangs(void **state)
+{
 	char path[600];
-	int fd, out[2];
+	int out[2];
 	pid_t pid;
 	FILE *f;
 
@@ -350,30 +399,13 @@ static void attaching_hangs(void **state)
 		skip();
 	}
 	start_daemon_by_client();
-	fd = raw_connect();
-	snprintf(path, sizeof(path),
-		 "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{"
-		 "\"target\":%d,\"name\":\"stuck\"}}\n",
-		 (int)pid);
-	raw_say(fd, path);
-	run_dinst(o, "ls");
-	for (int i = 0; i < 600 && !strstr(o->out, "attaching"); i++) {
-		nap_ms(10);
-		run_dinst(o, "ls");
-	}
-	assert_non_null(strstr(o->out, "attaching"));
-	nap_ms(300);
-	run_dinst(o, "detach stuck");
+	run_dinst(o, "attach %d -n headless", (int)pid);
 	assert_int_equal(o->status, 0);
-	answer = raw_hear(fd, ANSWER_MS);
-	assert_non_null(json_object_get(answer, "error"));
-	json_decref(answer);
-	close(fd);
-	run_dinst(o, "ls");
-	assert_null(strstr(o->out, "stuck"));
-	/* Nor does it keep the daemon. */
+	run_dinst(o, "insert calls /Code/libc.so.6/read");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "detach headless");
+	assert_int_equal(o->status, 0);
 	run_dinst(o, "stop");
-	assert_int_equal(o->status, 0);
 	end_target(pid);
 }
 
@@ -384,6 +416,7 @@ int main(void)
 		cmocka_unit_test(child_outlives_mutator), cmocka_unit_test(target_executes),
 		cmocka_unit_test(held_and_forsaken),	  cmocka_unit_test(wrong_types),
 		cmocka_unit_test(lookup_hangs),		  cmocka_unit_test(attaching_hangs),
+		cmocka_unit_test(header_hangs),
 	};
 
 	return cmocka_run_group_tests_name("daemon_ends", tests, setup, teardown);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* build: -O2 -Wl,-z,now */
 /*
- * pages-header.c - a program that nobody can attach to: the page with its ELF header is one that it provides
+ * pages-header.c - a program whose header nobody can read: the page with its ELF header is one that it provides
  * itself, by userfaultfd(2), and never does. Prints "ready", or "cannot"; ends by itself.
  */
 #include <fcntl.h>
