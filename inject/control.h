@@ -87,6 +87,8 @@ struct target {
 void target_hold(struct target *t);
 void target_unhold(struct target *t);
 bool target_at_hand(const struct target *t, taddr_t address, size_t size);
+/* Pages were written to: what processes had in common there is each one's own now. */
+void target_look_again(struct target *t);
 
 /* Finds another one after an access failed; false if there is none. */
 bool target_find_memory_tid(struct target *t);

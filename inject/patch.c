@@ -15,6 +15,7 @@
  * that not even SIGKILL to us leaves half of a patch.
  */
 #include "inject/patch.h"
+#include "inject/control.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -277,6 +278,7 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 		groups[i].bytes = bytes;
 		apply_group(s, patches, &groups[i], &whole);
 	}
+	target_look_again(stop_target(s));
 	if (!target_alive(stop_target(s)))
 		result = dinst_fail(e, DINST_GONE, "the target has ended");
 out:

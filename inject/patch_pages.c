@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "inject/control.h"
 #include "inject/files.h"
 #include "inject/maps.h"
 #include "inject/mounts.h"
@@ -32,7 +33,7 @@ enum {
 	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
 	SLACK = 256
 		<< 10, /* of the room: what the kernel charges at once, and what the target takes meanwhile */
-	LOOK = 512, /* entries of pagemap that are read at once: of 2 MiB */
+	LOOK = 64, /* entries of pagemap that are read at once */
 };
 
 /*
@@ -414,24 +415,18 @@ int patch_check_room(struct stop *s, const struct patch *patches, size_t count,
 		     struct dinst_error *e)
 {
 	const struct target *t = stop_target(s);
-	struct look *l = calloc(1, sizeof(*l));
+	struct look l = {.pagemap = t->hold.pagemap};
 	uint64_t room, wanted = 0;
 	taddr_t page = 0;
 	char group[512];
 	int result;
 
-	if (!l)
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu patches", count);
-	l->pagemap = maps_open_pagemap(target_memory_tid(t));
 	for (size_t i = 0; i < count; i++) {
 		if (page == patches[i].address / PAGE * PAGE)
 			continue;
 		page = patches[i].address / PAGE * PAGE;
-		wanted += is_inherited(l, page) ? PAGE : 0;
+		wanted += is_inherited(&l, page) ? PAGE : 0;
 	}
-	if (l->pagemap >= 0)
-		close(l->pagemap);
-	free(l);
 	if (!wanted)
 		return DINST_OK;
 	result = target_memory_room(t, &room, group, sizeof(group), e);

@@ -67,6 +67,11 @@ void target_unhold(struct target *t)
 	t->hold.held = false;
 }
 
+void target_look_again(struct target *t)
+{
+	memset(t->hold.blocks, 0, sizeof(t->hold.blocks));
+}
+
 /* Which pages of a block are there, and nobody else's by fork(), as a mask. Known for the whole stop: then nothing takes them away. */
 static uint64_t find_block(struct hold *h, taddr_t block)
 {

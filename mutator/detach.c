@@ -83,6 +83,8 @@ static void give_back_in_children(struct last_stop *last, struct detach_result *
 		target_stop(s->members[i], NULL, give_back_in_child, last, &report, &ignored);
 		session_note_stop(s, &report, &result->stop_ns);
 	}
+	/* Who did not come back from that is kept, for late_calls_clean(). */
+	family_release(s);
 }
 
 /* For one process of the family. */

@@ -92,13 +92,6 @@ bool leftovers_is_led(const struct target *t, const struct journal_entry *entry,
 bool leftovers_is_chance(const struct target *t, int pagemap, const struct journal_entry *entry);
 
 /*
- * Gives back the private copies of the pages of these patches that are the file's again, in a stop of their
- * own, which result->stop_ns counts. Memory only: whatever fails.
- */
-void leftovers_give_back(struct target *t, const struct patch *patches, size_t count,
-			 struct leftovers *result);
-
-/*
  * Entries go in whose places there is what the mapped file has: nothing of ours is there, whatever was.
  * Short jumps whose near jump is there stay: the file may be a copy of the code with both.
  * While the target runs. Without memory, or where the file cannot be read, all stay.

@@ -36,6 +36,8 @@ struct one_arena {
 	size_t guest_count;
 	struct stack_range *hosted; /* of those that are there: they wait for their arenas' turn */
 	size_t hosted_count;
+	taddr_t *pages;		   /* where the patches are, whose copies are given back */
+	struct patch_files *files; /* that are mapped there */
 	size_t foreign;
 	bool late;	       /* a thread is in a call of ours: where it goes on nobody sees */
 	bool held;	       /* a thread may come back to a hole, or is late */
@@ -182,10 +184,11 @@ static int read_patches(const struct target *t, struct one_arena *a, uint64_t de
 	}
 	a->patches = calloc(count + 1, sizeof(*a->patches));
 	a->order = calloc(count + 1, sizeof(*a->order));
+	a->pages = calloc(count + 1, sizeof(*a->pages));
 	a->ranges = calloc(count + 1, sizeof(*a->ranges));
 	near_count = count;
 	near = leftovers_near(t, entries, &near_count);
-	if (!a->patches || !a->order || !a->ranges || !near) {
+	if (!a->patches || !a->order || !a->ranges || !a->pages || !near) {
 		free(entries);
 		free(near);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -197,7 +200,7 @@ static int read_patches(const struct target *t, struct one_arena *a, uint64_t de
 
 		if (leftovers_is_chance(t, pagemap, j) && !leftovers_is_led(t, j, near, near_count))
 			continue;
-		a->count++;
+		a->pages[a->count++] = j->address;
 		p->address = j->address;
 		p->length = j->length;
 		p->removal = true;
@@ -206,6 +209,7 @@ static int read_patches(const struct target *t, struct one_arena *a, uint64_t de
 	}
 	if (pagemap >= 0)
 		close(pagemap);
+	a->files = patch_files_open(t, a->pages, a->count);
 	free(near);
 	free(entries);
 	return find_guests(a, e) ? DINST_NO_MEMORY : holes_in_order(t, a, e);
@@ -466,6 +470,7 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct one_arena *a = arg;
 	struct stack_range code[ARENAS_MOST];
+	struct dinst_error ignored = {0};
 	struct remote_tails tails;
 	const struct maps *maps;
 	int status = stop_maps(stop, &maps, e);
@@ -493,6 +498,10 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 		if (status < 0 || snapshot_scan(a->shot, code, code_ranges(a, code)))
 			return status;
 	}
+	/* Memory only: the bytes are right. But who does not come back from it still needs us. */
+	if (patch_drop_private_pages(stop, a->pages, a->count, a->files, 0, NULL, &ignored) < 0 &&
+	    target_left_program(stop_target(stop)))
+		return dinst_fail(e, ignored.code, "%s", ignored.text);
 	status = arena_unmap_found(stop, a->found, e);
 	a->unmapped = status >= 0;
 	return status;
@@ -569,8 +578,6 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 	}
 	for (size_t i = 0; restored && i < a.count; i++)
 		result->restored += restored[i];
-	if (a.unmapped)
-		leftovers_give_back(p->target, a.patches, a.count, result);
 	p->late = p->late || a.late;
 	if (stays) {
 		p->blocked = p->blocked || status < 0 || a.foreign || a.held || a.hosted_count;
@@ -583,6 +590,8 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 	free(a.guests);
 	free(a.ranges);
 	free(a.order);
+	free(a.pages);
+	patch_files_close(a.files);
 	free(a.patches);
 	return status == DINST_BUSY ? 0 : status;
 }

@@ -311,7 +311,8 @@ static void test_children(void **state)
 	if (!begin_herd(h, &s, directory, sizeof(directory)))
 		skip();
 	set_limit(directory, used_by(directory) + LITTLE);
-	assert_true(session_detach(s, 1, &result, &e) < 0 || result.left);
+	assert_int_equal(session_detach(s, 1, &result, &e), DINST_REFUSED);
+	assert_true(result.left > 0);
 	expect_nobody_killed(directory);
 	print_message("%s\n", e.text);
 	assert_non_null(strstr(e.text, strrchr(directory, '/')));
@@ -339,7 +340,8 @@ static void test_heirs(void **state)
 	session_free(s);
 	set_limit(directory, used_by(directory) + LITTLE);
 	assert_int_equal(target_open(h->pid, &t, &e), 0);
-	assert_true(leftovers_clean(t, 2000, &left, &e) < 0 || left.arenas_left);
+	assert_int_equal(leftovers_clean(t, 2000, &left, &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, strrchr(directory, '/')));
 	expect_nobody_killed(directory);
 	set_limit(directory, PLENTY);
 	dinst_error_clear(&e);

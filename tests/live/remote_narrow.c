@@ -12,23 +12,7 @@
 #include <time.h>
 
 #include "inject/remote.h"
-
-/* Some kernels and machines have no code of 32 bits. */
-static void need_32_bits(void)
-{
-	int status = 0;
-	pid_t child = fork();
-
-	if (child == 0) {
-		long number = 20; /* getpid */
-
-		__asm__ volatile("int $0x80" : "+a"(number) : : "memory", "r8", "r9", "r10", "r11");
-		_exit(number != getpid());
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	if (status)
-		skip();
-}
+#include "tests/live/program_32.h"
 
 static int ask_pid(struct stop *s, void *arg, struct dinst_error *e)
 {
@@ -44,7 +28,8 @@ static void test_alone(void **state)
 	struct harness *h = *state;
 	struct target *t;
 
-	need_32_bits();
+	if (!has_compat_calls())
+		skip();
 	harness_start(h, "narrow", NULL);
 	t = help_open(h->pid);
 	for (int i = 0; i < 20; i++) {
@@ -71,7 +56,8 @@ static void test_with_another(void **state)
 	struct harness *h = *state;
 	struct target *t;
 
-	need_32_bits();
+	if (!has_compat_calls())
+		skip();
 	harness_start(h, "narrow", "two", NULL);
 	t = help_open(h->pid);
 	for (int i = 0; i < 200; i++) {

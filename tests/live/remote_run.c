@@ -5,6 +5,7 @@
  * red zone and the result of the call that was interrupted.
  */
 #include "tests/live/inject_help.h"
+#include "tests/live/program_32.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -248,22 +249,6 @@ static void test_selector(void **state)
 static void test_stackless(void **state)
 {
 	run_in_state(*state, "stackless");
-}
-
-/* Some kernels and machines have no calls of 32-bit programs: SIGSEGV. */
-static bool has_compat_calls(void)
-{
-	int status = 0;
-	pid_t child = fork();
-
-	if (child == 0) {
-		long number = 20; /* getpid */
-
-		__asm__ volatile("int $0x80" : "+a"(number) : : "memory", "r8", "r9", "r10", "r11");
-		_exit(number != getpid());
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	return status == 0;
 }
 
 /*

@@ -497,6 +497,7 @@ static void check_file(const char *path, double entries, double exits, double ca
 {
 	const char *verbose = getenv("DINST_VERBOSE");
 	struct check c = {.path = path, .list = verbose && verbose[0] == '2'};
+	double sequences;
 	struct dinst_error e = {0};
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -529,6 +530,10 @@ static void check_file(const char *path, double entries, double exits, double ca
 	assert_true(reached(&c, POINT_ENTRY) >= entries);
 	assert_true(reached(&c, POINT_EXIT) >= exits);
 	assert_true(reached(&c, POINT_CALL) >= calls);
+	/* But for those that the program's own sequences forbid. */
+	sequences = 100.0 * (double)c.refusals[POINT_CALL][REFUSAL_RSEQ] /
+		    (double)(c.points[POINT_CALL] + 1);
+	assert_true(reached(&c, POINT_CALL) + sequences >= 99.9);
 }
 
 /* fear C3, C8: each rule of windows checked by other means on all functions of libc */
