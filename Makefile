@@ -7,6 +7,7 @@
 #   make test               everything that CI runs (unit live real fuzz)
 #   make fuzz               damaged files and messages, FUZZ_SECONDS (60) for each fuzzer
 #   make hostile            the hardest tests, some 20 minutes; HOURS=n goes on with random seeds
+#   make kills              a thousand deaths of mutators and daemons (KILLS=n), half an hour
 #   make kernels            live tests on other kernels, emulated; KERNELS="PACKAGE..."
 #   make deb                Debian packages, in $(O)/deb
 #   make safety             the table of fears and tests in docs/safety.md
@@ -201,7 +202,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: kernels check cppcheck valgrind memcheck races racing all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench bench-parts coverage bare lint fmt install uninstall deb demo clean examples FORCE
+.PHONY: kernels kills check cppcheck valgrind memcheck races racing all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench bench-parts coverage bare lint fmt install uninstall deb demo clean examples FORCE
 
 all: $(programs) $(library)
 
@@ -450,6 +451,9 @@ fuzz-engine: $(fuzz_bin)
 
 hostile: tests
 	tests/hostile/run.sh $(hostile_scripts)
+
+kills: tests
+	KILLS=$${KILLS:-1000} tests/run.sh -t 7200 tests/hostile/kills.sh
 
 safety:
 	tests/fears.sh --write

@@ -8,9 +8,10 @@
 # Programs behind -p run beside each other, those behind -s (the default) one
 # at a time. A program speaks cmocka's output, or lines that start with PASS,
 # FAIL or SKIP. One that dies, hangs, or reports no test at all has failed.
-# The last line is "N passed, N failed, N skipped"; the exit status is 0 only
-# if something ran and nothing failed. The logs of failures are shown, and the
-# logs of all are in $DINST_BUILD/test-logs.
+# The line before the last tells how long all of it took, the last one is
+# "N passed, N failed, N skipped"; the exit status is 0 only if something ran
+# and nothing failed. The logs of failures are shown, and those of all
+# are in $DINST_BUILD/test-logs.
 #
 # With STRICT=1 a program that skips something because that is not installed has
 # failed, too: ./bootstrap has installed all that the tests can use.
@@ -32,6 +33,8 @@ passed=0
 failed=0
 skipped=0
 failures=()
+
+begun=$(date +%s)
 
 now_ms() {
 	date +%s%3N
@@ -142,5 +145,7 @@ for name in "${failures[@]}"; do
 	tail -n 120 "$logs/$name.log"
 done
 [ ${#failures[@]} -gt 0 ] && echo
+seconds=$(($(date +%s) - begun))
+echo "$((seconds / 60)) min $((seconds % 60)) s in all"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ $((passed + skipped)) -gt 0 ]

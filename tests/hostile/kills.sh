@@ -17,7 +17,7 @@
 #   the next attach or `dinst repair` takes everything out, and the text equals the file
 # fear J6: a mutator that outlives its daemon is waited for; nothing comes in after a repair
 #
-# SEED=20 is where chance begins; KILLS, ROUNDS or HOURS say how long, DINST_SHORT=1 a quarter of
+# SEED=20 is where chance begins; KILLS (make kills: 1,000), ROUNDS or HOURS say how long, DINST_SHORT=1 a quarter of
 # a minute; TARGETS which of them.
 . "$(dirname "$0")/lib.sh"
 
