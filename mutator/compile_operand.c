@@ -80,7 +80,7 @@ static unsigned load_pieces(struct compiler *c, uint64_t address, unsigned size,
 		word = compile_binary(c, ARCH_OP_OR, word,
 				      compile_with(c, ARCH_OP_SHL,
 						   compile_load(c, 0, address + at, piece, false),
-						   (int64_t)(8 * at)));
+						   (int64_t)8 * at));
 	return compile_extend(c, word, size, is_signed);
 }
 
