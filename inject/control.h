@@ -182,6 +182,7 @@ struct stop {
 	bool starved;	       /* who did not stop in time only waited for a CPU */
 	bool nested;	       /* part of another one's work */
 	uint64_t caught;       /* before the stop: signals with handlers of the target's own */
+	bool is_init;	       /* the target is the first process of its pid namespace */
 	bool first;	       /* we go before all fair work: stop_go_first() */
 	uint64_t ask_until_ns; /* on their way back threads are interrupted once more until then */
 	bool left_attached;    /* somebody could not be detached: our end does it */
@@ -251,6 +252,13 @@ bool held_is_awaited(const struct held *h);
  * when the thread is gone. Registers are read again.
  */
 int held_settle(struct stop *s, struct held *h);
+
+/*
+ * What is to be delivered of a signal that `h` is about to get: `signal`, or 0 where only our tracing it has kept the kernel
+ * from ignoring that. So it is with SIGSTOP for the first process of a pid namespace, where it comes from in there: what
+ * else that process has no handler for, the kernel drops now as it would have before (get_signal() in kernel/signal.c).
+ */
+int stop_deliverable(const struct stop *s, const struct held *h, int signal);
 
 /*
  * Looks once at those that nobody has interrupted yet: who stands still for a signal goes on with it, and is not

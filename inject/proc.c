@@ -230,6 +230,9 @@ static void parse_status_line(const char *key, const char *value, struct proc_st
 		status->seccomp = (int)strtol(value, NULL, 10);
 	else if (!strcmp(key, "Seccomp_filters"))
 		status->filters = (unsigned)strtoul(value, NULL, 10);
+	else if (!strcmp(key, "NSpid")) /* the last one is its own */
+		status->is_init =
+			!strcmp(strrchr(value, '\t') ? strrchr(value, '\t') + 1 : value, "1");
 }
 
 int proc_status_read(pid_t tid, struct proc_status *status)

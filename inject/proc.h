@@ -52,6 +52,7 @@ struct proc_status {
 	uint64_t caught;       /* signals with handlers, number 1 is bit 0 */
 	int seccomp;	       /* 0 none, 1 strict, 2 filter; -1 not told */
 	unsigned filters;      /* of seccomp; 0 where the kernel does not tell */
+	bool is_init; /* the first process of a pid namespace: of a container, or of the system */
 };
 
 enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };

@@ -40,6 +40,9 @@ enum { LOOK_MIN_NS = 20000, LOOK_MAX_NS = 1000000 };
 /* What comes within this is not slept for. */
 enum { EAGER_NS = 100000 };
 
+/* Signals that wait: for so many the kernel is asked at once, and in all. */
+enum { PEEKED = 16, PEEKED_MOST = 1024 };
+
 /* include/uapi/linux/ptrace.h; that header and libc's cannot be used together. */
 enum {
 	SECCOMP_GET_FILTER = 0x420c,
@@ -333,6 +336,36 @@ bool tracee_was_dispatched(pid_t tid, taddr_t lo, taddr_t hi)
 	return !ptrace(PTRACE_GETSIGINFO, tid, NULL, &info) && info.si_signo == SIGSYS &&
 	       info.si_code == DISPATCHED_BY_USER &&
 	       (taddr_t)(uintptr_t)info.si_call_addr - lo <= hi - lo;
+}
+
+bool tracee_knows_sender(pid_t tid)
+{
+	siginfo_t info;
+
+	memset(&info, 0, sizeof(info));
+	/* Of who is outside of the namespace there is no id in it (send_signal_locked() in kernel/signal.c). */
+	return !ptrace(PTRACE_GETSIGINFO, tid, NULL, &info) && info.si_code <= 0 && info.si_pid;
+}
+
+static bool is_queued(pid_t tid, int signal, uint32_t flags)
+{
+	struct __ptrace_peeksiginfo_args some = {.flags = flags, .nr = PEEKED};
+	siginfo_t infos[PEEKED];
+	long count;
+
+	do {
+		count = ptrace(PTRACE_PEEKSIGINFO, tid, &some, infos);
+		for (long i = 0; i < count; i++)
+			if (infos[i].si_signo == signal)
+				return true;
+		some.off += PEEKED;
+	} while (count == PEEKED && some.off < PEEKED_MOST);
+	return false;
+}
+
+bool tracee_is_pending(pid_t tid, int signal)
+{
+	return is_queued(tid, signal, PTRACE_PEEKSIGINFO_SHARED) || is_queued(tid, signal, 0);
 }
 
 bool tracee_has_faulted(pid_t tid, taddr_t lo, taddr_t hi)

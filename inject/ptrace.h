@@ -113,6 +113,12 @@ bool tracee_blocks(pid_t tid, int signal);
  */
 bool tracee_was_dispatched(pid_t tid, taddr_t lo, taddr_t hi);
 
+/* True if that signal was sent by a process that the tracee's own pid namespace knows, or by one that pretends to be. */
+bool tracee_knows_sender(pid_t tid);
+
+/* True if `signal` waits for the stopped tracee or its process. It is not looked for behind a thousand others. */
+bool tracee_is_pending(pid_t tid, int signal);
+
 /* True if that signal says that what the tracee executes in [lo, hi] cannot be executed. */
 bool tracee_has_faulted(pid_t tid, taddr_t lo, taddr_t hi);
 

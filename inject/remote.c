@@ -185,13 +185,14 @@ static enum ending next_syscall_stop(struct remote *r)
 			/* That is of our making, and not for the thread's handlers. */
 			if (tracee_has_faulted(r->victim->pub.tid, r->place, r->place + r->room))
 				return ENDED_FAULTED;
-			r->signal = event.signal;
-			return tracee_was_dispatched(r->victim->pub.tid, r->place,
-						     r->place + r->used)
-				       ? ENDED_DISPATCHED
-				       : ENDED_SIGNAL;
+			r->signal = stop_deliverable(r->s, r->victim, event.signal);
+			if (r->signal)
+				return tracee_was_dispatched(r->victim->pub.tid, r->place,
+							     r->place + r->used)
+					       ? ENDED_DISPATCHED
+					       : ENDED_SIGNAL;
 		}
-		/* An old interrupt or a group-stop: it goes on all the same. */
+		/* An old interrupt, a group-stop, or a signal without effect: it goes on all the same. */
 	}
 	return ENDED_STORM;
 }
@@ -291,6 +292,8 @@ static int put_back(struct remote *r, enum ending ending)
 		if (event.kind == TRACEE_STOPPED || event.kind == TRACEE_SIGNAL)
 			break;
 	}
+	if (!error && event.kind == TRACEE_SIGNAL)
+		event.signal = stop_deliverable(r->s, h, event.signal);
 	if (!error && event.kind == TRACEE_SIGNAL && stop_call_ignores(r->s, h, event.signal))
 		arch_go_before_restart(&h->pub.regs);
 	if (!error)

@@ -98,12 +98,14 @@ static int show(struct stop *s, struct dinst_error *e)
 }
 
 /* Signals with handlers, but for those of the C library's threads (pthread_cancel, setuid): these restart calls. */
-static uint64_t caught_signals(pid_t pid)
+static void look_at_signals(struct stop *s)
 {
 	const uint64_t of_threads = 3ull << 31; /* signals 32 and 33 */
 	struct proc_status status;
+	const bool is_known = !proc_status_read(s->target->pid, &status);
 
-	return proc_status_read(pid, &status) ? ~of_threads : status.caught & ~of_threads;
+	s->caught = (is_known ? status.caught : ~0ull) & ~of_threads;
+	s->is_init = is_known && status.is_init;
 }
 
 /* The thread through which memory is reached stands still: it does not exit, but with all others. */
@@ -120,7 +122,7 @@ static void run(struct attempt *a, struct stop *s)
 	unsigned deadline_us = a->options ? a->options->deadline_us : 0;
 
 	s->nested = a->outer != NULL;
-	s->caught = caught_signals(s->target->pid);
+	look_at_signals(s);
 	/* In a nested one others stand still already: what they found mostly is right for it, too. */
 	if (!s->nested)
 		cgroup_find_freezer(target_memory_tid(s->target));

@@ -66,6 +66,20 @@ static bool has_to_be_watched(const struct stop *s, const struct held *h)
 }
 
 /*
+ * Whether the thread has to be met at a SIGSTOP that waits for it, since that may be none that stops it: it is let go there.
+ * Its filter holds again. Who stands still for job control does not go on either way.
+ */
+static bool has_to_be_met(const struct stop *s, struct held *h)
+{
+	if (!s->is_init || h->pub.foreign || h->pub.group_stopped ||
+	    !tracee_is_pending(h->pub.tid, SIGSTOP))
+		return false;
+	if (h->seccomp_suspended)
+		h->seccomp_suspended = tracee_restore_seccomp(h->pub.tid) != 0;
+	return !h->seccomp_suspended;
+}
+
+/*
  * A thread that executes a program gets the leader's id, whatever was known of that: nothing of the
  * old one must be written into the new program.
  */
@@ -93,7 +107,7 @@ static void release(struct stop *s, struct held *h)
 	stop_restart_finish(s, h);
 	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
 		tracee_set_regs(h->pub.tid, &h->pub.regs);
-	if (has_to_be_watched(s, h) && !tracee_resume(h->pub.tid, 0)) {
+	if ((has_to_be_watched(s, h) || has_to_be_met(s, h)) && !tracee_resume(h->pub.tid, 0)) {
 		h->stopped = false;
 		h->returning = true;
 		h->run_ns = 0;
@@ -189,7 +203,7 @@ static void go_on(struct stop *s, struct held *h, int signal)
 	if (h->asked && clock_ns() - h->since_ns > s->longest_ns)
 		s->longest_ns = clock_ns() - h->since_ns;
 	put_right(s, h, signal);
-	if (h->back)
+	if ((h->back || !has_to_be_watched(s, h)) && !has_to_be_met(s, h))
 		let_go_with(h, signal);
 	else
 		tracee_resume(h->pub.tid, signal);
@@ -209,7 +223,7 @@ static void handle(struct stop *s, struct held *h, const struct tracee_event *ev
 {
 	switch (event->kind) {
 	case TRACEE_SIGNAL:
-		go_on(s, h, event->signal);
+		go_on(s, h, stop_deliverable(s, h, event->signal));
 		break;
 	case TRACEE_STOPPED:
 		if (event->signal == SIGTRAP) {
@@ -390,6 +404,11 @@ static void wait_for_returning(struct stop *s)
 
 void stop_release(struct stop *s)
 {
+	struct held *leader = s->is_init ? stop_find_held(s, s->target->pid) : NULL;
+
+	/* The leader's being traced is what keeps the kernel from ignoring what is sent to the process. */
+	if (leader)
+		release(s, leader);
 	for (size_t i = s->held_count; i-- > 0;)
 		release(s, &s->held[i]);
 	stop_step_back(s);

@@ -39,6 +39,14 @@ static int go_on(struct held *h, int signal)
 	return -EAGAIN;
 }
 
+int stop_deliverable(const struct stop *s, const struct held *h, int signal)
+{
+	const bool is_ignored = signal == SIGSTOP && s->is_init && !h->pub.foreign &&
+				tracee_knows_sender(h->pub.tid);
+
+	return is_ignored ? 0 : signal;
+}
+
 /* A signal was met before our stop, or (0) something that it need not know of. */
 static int deliver(struct stop *s, struct held *h, int signal)
 {
@@ -72,7 +80,7 @@ static int meet(struct stop *s, struct held *h, const struct tracee_event *event
 		h->stopped = true;
 		return 0;
 	case TRACEE_SIGNAL:
-		return deliver(s, h, event->signal);
+		return deliver(s, h, stop_deliverable(s, h, event->signal));
 	case TRACEE_SYSCALL:
 	case TRACEE_EVENT:
 		return go_on(h, 0);
