@@ -185,14 +185,13 @@ static enum ending next_syscall_stop(struct remote *r)
 			/* That is of our making, and not for the thread's handlers. */
 			if (tracee_has_faulted(r->victim->pub.tid, r->place, r->place + r->room))
 				return ENDED_FAULTED;
-			r->signal = stop_deliverable(r->s, r->victim, event.signal);
-			if (r->signal)
-				return tracee_was_dispatched(r->victim->pub.tid, r->place,
-							     r->place + r->used)
-					       ? ENDED_DISPATCHED
-					       : ENDED_SIGNAL;
+			r->signal = event.signal;
+			return tracee_was_dispatched(r->victim->pub.tid, r->place,
+						     r->place + r->used)
+				       ? ENDED_DISPATCHED
+				       : ENDED_SIGNAL;
 		}
-		/* An old interrupt, a group-stop, or a signal without effect: it goes on all the same. */
+		/* An old interrupt or a group-stop: it goes on all the same. */
 	}
 	return ENDED_STORM;
 }
