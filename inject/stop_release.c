@@ -197,13 +197,13 @@ static void put_right(struct stop *s, struct held *h, int signal)
 	h->run_ns = 0;
 }
 
-/* It goes on: for good, if it is in no call that it has to be back in. */
+/* It goes on: for good, if it is in no call that it has to be back in, or was only to be met at a SIGSTOP. */
 static void go_on(struct stop *s, struct held *h, int signal)
 {
 	if (h->asked && clock_ns() - h->since_ns > s->longest_ns)
 		s->longest_ns = clock_ns() - h->since_ns;
 	put_right(s, h, signal);
-	if ((h->back || !has_to_be_watched(s, h)) && !has_to_be_met(s, h))
+	if ((h->back || (s->is_init && !has_to_be_watched(s, h))) && !has_to_be_met(s, h))
 		let_go_with(h, signal);
 	else
 		tracee_resume(h->pub.tid, signal);
