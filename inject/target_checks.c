@@ -115,7 +115,7 @@ static bool check_kernel_thread(const struct facts *f, struct target_check *c)
 static bool check_tracer(const struct facts *f, struct target_check *c)
 {
 	if (!f->status.tracer) {
-		WHY(c, "nobody traces it");
+		WHY(c, "nobody that can be seen from here traces it");
 		return true;
 	}
 	WHY(c, "process %d (%s) is already traced by process %d (%s)", (int)f->pid, f->stat.name,
@@ -566,8 +566,12 @@ int facts_denial(const struct facts *f, struct dinst_error *e)
 		if (!c.ok)
 			return cannot_attach(f, DINST_NOT_PERMITTED, c.why, c.fix, e);
 	}
-	return cannot_attach(f, DINST_NOT_PERMITTED, "the kernel does not permit it",
-			     "run dinst as root", e);
+	/* Of a tracer that is outside of our pid namespace /proc says that there is none. */
+	return cannot_attach(
+		f, DINST_NOT_PERMITTED,
+		"the kernel does not permit it, though nothing that can be seen from here forbids it: a tracer outside of this container (strace, gdb, a profiler of the host) or a security module does",
+		"end that tracer, which TracerPid in the process's /proc/PID/status tells on the host, and try again",
+		e);
 }
 
 int facts_filter(const struct facts *f, struct dinst_error *e)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -206,6 +207,45 @@ static void test_traced_later(void **state)
 	end_child(pid);
 	close(fds[0]);
 	close(fds[1]);
+}
+
+/* In a container, with a /proc of its own: what a stop of the container's first process answers. */
+static void stop_the_first(void)
+{
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("proc", "/proc", "proc", 0, NULL))
+		_exit(77);
+	if (!target_open(1, &t, &e))
+		target_stop(t, NULL, nothing, NULL, NULL, &e);
+	fprintf(stderr, "%s\n", e.text);
+	_exit(e.code != DINST_NOT_PERMITTED ||
+	      !strstr(e.text, "a tracer outside of this container"));
+}
+
+/* fear A11, I1: a tracer outside of our pid namespace, whom /proc does not show, is told of as what it may be */
+static void test_traced_from_outside(void **state)
+{
+	const int ours = harness_container_begin();
+	const pid_t pid = start_child(be_traced);
+	pid_t visitor;
+	int status = 0;
+
+	(void)state;
+	assert_int_equal(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
+	visitor = fork();
+	if (!visitor)
+		stop_the_first();
+	assert_int_equal(waitpid(visitor, &status, 0), visitor);
+	end_child(pid);
+	harness_container_end(ours);
+	if (status == 77 << 8) {
+		print_message("SKIP from outside: no /proc of a container's own here\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
 }
 
 /* Another mutator: it has the claim, and is in a stop. Tells so with a byte, and stays. */
@@ -545,6 +585,7 @@ int main(void)
 		TEST(test_thread),
 		TEST(test_traced),
 		TEST(test_traced_later),
+		TEST(test_traced_from_outside),
 		TEST(test_traced_by_dinst),
 		TEST(test_daemon_is_ending),
 		TEST(test_tracer_ends),

@@ -308,6 +308,30 @@ static void test_tracer(void **state)
 	assert_int_equal(facts_obstacle(&f, &e), 0);
 }
 
+/*
+ * fear A11, I1: the kernel said no to a process of which all that can be seen permits it: that
+ * a tracer outside of our pid namespace is one that nobody sees, and where to look for it. What
+ * can be seen to forbid it is told first.
+ */
+static void test_hidden_tracer(void **state)
+{
+	struct target_check checks[CHECKS_MAX];
+	struct facts f = fine();
+	size_t count = facts_checks(&f, checks, CHECKS_MAX);
+
+	(void)state;
+	assert_non_null(strstr(find(checks, count, "tracer")->why, "nobody that can be seen"));
+	assert_denial(&f, "outside of this container", "TracerPid");
+	assert_denial(&f, "a security module", "try again");
+	f.own.capabilities = f.own.permitted = ALL;
+	assert_denial(&f, "strace, gdb, a profiler of the host", "on the host");
+	f.access = EPERM;
+	assert_denial(&f, "does not tell why", "audit log");
+	f.own.capabilities = f.own.permitted = 0;
+	f.status.uid[0] = 0;
+	assert_denial(&f, "belongs to uid 0", "as that user or as root");
+}
+
 /* ------------------------------------------------------------- where we are */
 
 /*
@@ -539,6 +563,7 @@ int main(void)
 		cmocka_unit_test(test_user_namespaces),
 		cmocka_unit_test(test_security_modules),
 		cmocka_unit_test(test_tracer),
+		cmocka_unit_test(test_hidden_tracer),
 		cmocka_unit_test(test_proc),
 		cmocka_unit_test(test_own_filter),
 		cmocka_unit_test(test_target_filter),
