@@ -134,6 +134,15 @@ enum { ARCH_REMOTE_MAX = 512 };
 void arch_emit_remote(const struct arch_remote_program *program,
 		      const struct arch_regs *interrupted, struct arch_buf *out);
 
+/*
+ * False if the processor says that it has not got the instructions by which such programs, and all that
+ * is inserted, keep the flags: lahf and sahf of 64-bit mode, which the first x86-64 ones lack.
+ */
+bool arch_keeps_flags(void);
+
+/* Executes them, for a hypervisor may tell of less than there is: 0, or a process that dies of it. */
+int arch_try_flags(void);
+
 /* True if these bytes begin as every such program does. */
 bool arch_is_remote(const uint8_t *bytes, size_t size);
 

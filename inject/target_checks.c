@@ -415,7 +415,7 @@ static bool check_memory(const struct facts *f, struct target_check *c)
 }
 
 /* No obstacle: a probe that was there first is left alone, and the mapping outlives the probe. */
-static bool check_uprobes(const struct facts *f, struct target_check *c)
+bool facts_check_uprobes(const struct facts *f, struct target_check *c)
 {
 	static const char fix[] =
 		"let nobody set uprobes on its files while dinst is in it: one on an instruction that dinst has moved may crash it";
@@ -432,6 +432,17 @@ static bool check_uprobes(const struct facts *f, struct target_check *c)
 	WHY(c, "a kernel uprobe (perf, bpftrace) was hit in it since it began");
 	FIX(c, "%s", fix);
 	return true;
+}
+
+static bool check_processor(const struct facts *f, struct target_check *c)
+{
+	WHY(c,
+	    f->flags_missing
+		    ? "this processor, as the first x86-64 ones, has no LAHF and SAHF in 64-bit mode"
+		    : "the processor has all that inserted code needs");
+	if (f->flags_missing) /* inserted code would die of it */
+		FIX(c, "use a later one, or let the virtual machine have them (qemu: lahf-lm=on)");
+	return !f->flags_missing;
 }
 
 static bool check_pidfd(const struct facts *f, struct target_check *c)
@@ -499,7 +510,8 @@ static const struct {
 	{"seccomp", check_filter, 0, true, false},
 	{"frozen", check_frozen, DINST_BUSY, true, false},
 	{"memory", check_memory, 0, true, false},
-	{"uprobes", check_uprobes, 0, true, false},
+	{"uprobes", facts_check_uprobes, 0, true, false},
+	{"processor", check_processor, DINST_UNSUPPORTED, false, false},
 	{"pidfd", check_pidfd, 0, false, false},
 	{"memfd", check_memfd, 0, false, false},
 	{"sharing", check_sharing, 0, false, false},
@@ -585,15 +597,4 @@ int facts_filter(const struct facts *f, struct dinst_error *e)
 			(int)f->pid, f->stat.name);
 	return dinst_fail(e, DINST_REFUSED, "process %d (%s): %s; %s", (int)f->pid, f->stat.name,
 			  c.why, c.fix);
-}
-
-bool target_warns_of_uprobes(pid_t pid, struct target_check *c)
-{
-	struct facts f = {.pid = pid};
-
-	facts_read_maps(&f);
-	memset(c, 0, sizeof(*c));
-	c->check = "uprobes";
-	c->ok = check_uprobes(&f, c);
-	return f.uprobed || f.maps_unseen;
 }

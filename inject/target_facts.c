@@ -152,6 +152,8 @@ static void read_own(struct facts *f)
 		!f->own_calls[OWN_COMPARE] && syscall(SYS_kcmp, getpid(), getpid(), 1, 0, 0) == 0;
 	f->getfd_missing = !f->own_calls[OWN_DESCRIPTOR] &&
 			   syscall(SYS_pidfd_getfd, -1, 0, 0) < 0 && errno == ENOSYS;
+	/* Virtual ones say so, too, of a processor that has them (kvm64). */
+	f->flags_missing = !arch_keeps_flags() && probe_in_child(arch_try_flags) == PROBE_KILLED;
 }
 
 /* ---------------------------------------------------------- about the target */
@@ -451,4 +453,15 @@ int target_explain_filter(pid_t pid, struct dinst_error *e)
 
 	facts_read(&f, pid, FACTS_OWN | FACTS_STATE);
 	return facts_filter(&f, e);
+}
+
+bool target_warns_of_uprobes(pid_t pid, struct target_check *c)
+{
+	struct facts f = {.pid = pid};
+
+	facts_read_maps(&f);
+	memset(c, 0, sizeof(*c));
+	c->check = "uprobes";
+	c->ok = facts_check_uprobes(&f, c);
+	return f.uprobed || f.maps_unseen;
 }

@@ -70,6 +70,7 @@ struct facts {
 	int yama;			/* enum yama, or what else it says */
 	int memfd_noexec;		/* vm.memfd_noexec */
 	bool getfd_missing;		/* the kernel has no pidfd_getfd */
+	bool flags_missing;		/* the processor has no lahf and sahf (arch/thread.h) */
 	bool children_told, compare_ok; /* what tells who shares memory */
 
 	/*
@@ -98,6 +99,9 @@ bool facts_is_valgrind(const char *name);
 
 /* As target_checks(). */
 size_t facts_checks(const struct facts *f, struct target_check *out, size_t max);
+
+/* As target_warns_of_uprobes(), of facts; true. */
+bool facts_check_uprobes(const struct facts *f, struct target_check *c);
 
 /* As target_find_obstacle() and target_explain_denial(). */
 int facts_obstacle(const struct facts *f, struct dinst_error *e);

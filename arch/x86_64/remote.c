@@ -10,6 +10,9 @@
  */
 #include <string.h>
 #include <sys/syscall.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "arch/x86_64/x86.h"
 
@@ -236,6 +239,26 @@ void arch_emit_remote(const struct arch_remote_program *program,
 	}
 	emit_program(program, interrupted, probe.pc + probe.used, out);
 	x86_emit(out, program->data, program->data_size);
+}
+
+/* LAHF-SAHF: CPUID 80000001h, ECX bit 0 (SDM volume 2, CPUID). */
+bool arch_keeps_flags(void)
+{
+#ifdef __x86_64__
+	unsigned a, b, c, d;
+
+	return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & 1);
+#else
+	return true;
+#endif
+}
+
+int arch_try_flags(void)
+{
+#ifdef __x86_64__
+	__asm__ volatile("lahf; sahf" : : : "rax", "cc");
+#endif
+	return 0;
 }
 
 bool arch_is_remote(const uint8_t *bytes, size_t size)

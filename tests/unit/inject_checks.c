@@ -449,6 +449,10 @@ static void test_machine(void **state)
 	f.compare_ok = false;
 	assert_fails(&f, "sharing", "CONFIG_KCMP", "CLONE_VM");
 	f = fine();
+	f.flags_missing = true;
+	assert_fails(&f, "processor", "no LAHF and SAHF", "lahf-lm=on");
+	assert_obstacle(&f, DINST_UNSUPPORTED, "no LAHF and SAHF");
+	f = fine();
 	f.elf_class = ELFCLASS32;
 	assert_obstacle(&f, DINST_UNSUPPORTED, "32-bit");
 	/* Long names of groups are cut, the rest stays readable. */
