@@ -123,6 +123,17 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 	return 0;
 }
 
+/*
+ * How many of the `size` bytes of names at `names` belong to one that ends. patchelf may leave the last
+ * without its zero in the table: that one is nobody's name, and the others are as good as any.
+ */
+static size_t ended(const uint8_t *names, size_t size)
+{
+	while (size && names[size - 1])
+		size--;
+	return size;
+}
+
 /* All symbol tables that the section headers of `f` tell of. */
 static int read_sections(const struct image *img, const struct elf_file *f, const char *what,
 			 struct symbol_list *list, bool *symtab, struct dinst_error *e)
@@ -138,13 +149,13 @@ static int read_sections(const struct image *img, const struct elf_file *f, cons
 					  "%s: damaged symbol table %s in %s (section %zu)",
 					  img->name, s->name, what, i);
 		names = &f->sections[s->link];
-		if (!names->bytes || names->bytes[names->size - 1])
+		if (!names->bytes)
 			return dinst_fail(e, DINST_BAD_FILE,
-					  "%s: the names of symbol table %s in %s do not end "
-					  "(section %u)",
+					  "%s: symbol table %s in %s has no names (section %u)",
 					  img->name, s->name, what, s->link);
 		r = read_table(img, s->bytes, s->size / sizeof(Elf64_Sym),
-			       (const char *)names->bytes, names->size, list, e);
+			       (const char *)names->bytes, ended(names->bytes, names->size), list,
+			       e);
 		if (r)
 			return r;
 		if (s->type == SHT_SYMTAB)
