@@ -176,6 +176,9 @@ bool flow_is_switch(const struct flow *f, size_t at);
 /* True if the jump or branch insns[at] leaves the function (an exit point). */
 bool flow_is_exit(const struct flow *f, size_t at);
 
+/* Where that exit has its point: there, or where the return address leaves the stack. */
+size_t flow_exit_point(const struct flow *f, size_t at);
+
 /* True if control runs from insns[at] over the end of the function, into what is behind. */
 bool flow_falls_out(const struct flow *f, size_t at);
 

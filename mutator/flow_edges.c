@@ -221,6 +221,29 @@ bool flow_is_exit(const struct flow *f, size_t at)
 	       !((functions[own < 0 ? other : own].flags | functions[other].flags) & FUNCTION_COLD);
 }
 
+/*
+ * Where the exit `at` has its point. Compilers that mend load value injection (-mlvi-cfi) take the
+ * return address off the stack, wait, and jump there: the stack is as at the entry, which is how an exit
+ * finds its activation, before the first of the three only.
+ */
+size_t flow_exit_point(const struct flow *f, size_t at)
+{
+	const struct arch_insn *jump = &f->insns.items[at], *wait = jump - 1, *pop = jump - 2;
+	arch_regset to, from, none, ignored;
+
+	if (at < 2 || jump->flow != ARCH_FLOW_JUMP_INDIRECT || jump->flags & ARCH_INSN_MEMORY ||
+	    !(pop->flags & ARCH_INSN_FRAME) || !(pop->flags & ARCH_INSN_STACK_OPERAND) ||
+	    wait->flags & ARCH_INSN_NOP || wait->flow != ARCH_FLOW_NEXT ||
+	    pop->address + pop->length != wait->address ||
+	    wait->address + wait->length != jump->address ||
+	    (flow_marks(f, wait->address) | flow_marks(f, jump->address)) & MARK_TARGET)
+		return at;
+	arch_effects(jump, &to, &ignored);
+	arch_effects(wait, &ignored, &none);
+	arch_effects(pop, &ignored, &from);
+	return !none && to & from & ~arch_always_live ? at - 2 : at;
+}
+
 static void mark_data_of(struct flow *f, const struct arch_insn *insn)
 {
 	struct arch_memory m[ARCH_MEMORY_MAX];

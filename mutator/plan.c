@@ -48,6 +48,11 @@ static int add_wish(struct planning *p, enum point_kind kind, vaddr_t address, l
 	return plan_add(p, &point, insn, e);
 }
 
+static int add_exit(struct planning *p, size_t insn, vaddr_t callee, struct dinst_error *e)
+{
+	return add_wish(p, POINT_EXIT, p->flow.insns.items[insn].address, (long)insn, callee, e);
+}
+
 /*
  * Where a function runs into the next one it has an exit behind its last
  * instruction. Behind a system call nothing is: it does not come back.
@@ -129,7 +134,7 @@ int plan_collect(struct planning *p, const struct image_function *fn, struct din
 		if (is_call_point(f, insn))
 			r = add_wish(p, POINT_CALL, insn->address, (long)i, insn->target, e);
 		else if (flow_is_exit(f, i))
-			r = add_wish(p, POINT_EXIT, insn->address, (long)i, insn->target, e);
+			r = add_exit(p, flow_exit_point(f, i), insn->target, e);
 		/* A branch may leave either way. */
 		if (r == 0 && arch_falls_through(insn) && insn->flow != ARCH_FLOW_SYSCALL &&
 		    flow_falls_out(f, i))

@@ -34,6 +34,9 @@ static const struct build {
 	 false},
 	{"glibc, static, branch targets marked",
 	 "gcc -static-pie -fcf-protection=full" FLAGS "-Wl,-z,ibt", false},
+	/* clang knows no -fno-ipa-icf. */
+	{"glibc, returns by a jump (load value injection)",
+	 "clang -mlvi-cfi -O2 -pthread -D_GNU_SOURCE -fno-inline -w", false},
 	{"musl, dynamic", "musl-gcc" FLAGS, false},
 	{"musl, static", "musl-gcc -static" FLAGS, false},
 	{"musl, static, anywhere", "musl-gcc -static-pie" FLAGS, false},
