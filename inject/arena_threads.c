@@ -59,20 +59,20 @@ static int read_family(struct stop *s, const struct arena *a, struct maps *m, st
 static int check_locked(struct stop *s, const struct arena_limits *limits, size_t size,
 			struct dinst_error *e)
 {
-	char group[256];
+	char limit[256];
 	uint64_t room;
 	int result;
 
 	/* Little that is locked may be the first since it began to lock all that it maps. */
 	if (!limits->locks_memory && !limits->locked)
 		return DINST_OK;
-	result = target_memory_room(stop_target(s), &room, group, sizeof(group), e);
+	result = target_memory_room(stop_target(s), &room, limit, sizeof(limit), e);
 	if (!result && size > room / 2)
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the target locks its memory, and %zu KiB of per-thread state would "
-			"leave its control group %.160s too little: it has %llu KiB left",
-			size >> 10, group, (unsigned long long)(room >> 10));
+			"leave its control group too little: %.160s leaves it %llu KiB",
+			size >> 10, limit, (unsigned long long)(room >> 10));
 	return result;
 }
 

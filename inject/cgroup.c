@@ -267,13 +267,16 @@ static uint64_t number_at(const char *text, const char *key)
 	return 0;
 }
 
-/* How each version calls its files. */
+/* How each version calls its files. A limit that is "max" is none. */
 static const struct memory_files {
-	const char *limit, *usage, *inactive, *active;
+	const char *limits[2], *usage, *inactive, *active;
 } memory_files[2] = {
-	{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+	{{"memory.limit_in_bytes"},
+	 "memory.usage_in_bytes",
+	 "total_inactive_file",
 	 "total_active_file"},
-	{"memory.max", "memory.current", "inactive_file", "active_file"},
+	/* Above the second one nobody is killed, but each who allocates is made to sleep. */
+	{{"memory.max", "memory.high"}, "memory.current", "inactive_file", "active_file"},
 };
 
 /* True if there is such a file; *lack as proc_note_lack(). */
@@ -286,16 +289,33 @@ static bool reads(const char *directory, const char *file, char *text, size_t si
 	return got > 0;
 }
 
-/* What is left in one group; UINT64_MAX without a limit. */
-static uint64_t room_in(const char *directory, const struct memory_files *files, char *stat,
-			int *lack)
+/* The lowest limit of one group, and the name of its file; NO_LIMIT, or more, without one. */
+static uint64_t limit_in(const char *directory, const struct memory_files *files, const char **file,
+			 int *lack)
 {
+	uint64_t least = NO_LIMIT, limit;
 	char text[64];
-	uint64_t limit, usage, cache;
 
-	if (!reads(directory, files->limit, text, sizeof(text), lack) || text[0] == 'm')
-		return UINT64_MAX;
-	limit = strtoull(text, NULL, 10);
+	for (size_t i = 0; i < 2 && files->limits[i]; i++) {
+		if (!reads(directory, files->limits[i], text, sizeof(text), lack) || text[0] == 'm')
+			continue;
+		limit = strtoull(text, NULL, 10);
+		if (limit >= least)
+			continue;
+		least = limit;
+		*file = files->limits[i];
+	}
+	return least;
+}
+
+/* What is left in one group, and the file that says so; UINT64_MAX without a limit. */
+static uint64_t room_in(const char *directory, const struct memory_files *files, const char **file,
+			char *stat, int *lack)
+{
+	const uint64_t limit = limit_in(directory, files, file, lack);
+	char text[64];
+	uint64_t usage, cache;
+
 	if (limit >= NO_LIMIT || !reads(directory, files->usage, text, sizeof(text), lack))
 		return UINT64_MAX;
 	usage = strtoull(text, NULL, 10);
@@ -306,12 +326,36 @@ static uint64_t room_in(const char *directory, const struct memory_files *files,
 	return usage < limit ? limit - usage : 0;
 }
 
-int cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size, struct dinst_error *e)
+uint64_t cgroup_least_room(const char *mounts, const char *groups, char *limit, size_t size,
+			   int *lack)
 {
 	struct cgroup_place place;
-	char *stat = malloc(STAT_MAX), *mounts, *groups;
-	int lack = stat ? 0 : -ENOMEM;
+	char *stat = malloc(STAT_MAX);
 	uint64_t least = UINT64_MAX, room;
+	const char *file = NULL;
+
+	if (!stat)
+		proc_note_lack(lack, -ENOMEM);
+	for (int version = 0; stat && version < 2; version++) {
+		if (!cgroup_locate(mounts, groups, version ? NULL : "memory", &place))
+			continue;
+		do {
+			room = room_in(place.directory, &memory_files[version], &file, stat, lack);
+			if (room >= least)
+				continue;
+			least = room;
+			snprintf(limit, size, "%s/%s", place.directory, file);
+		} while (go_up(&place));
+	}
+	free(stat);
+	return least;
+}
+
+int cgroup_memory_room(pid_t pid, uint64_t *bytes, char *limit, size_t size, struct dinst_error *e)
+{
+	char *mounts, *groups;
+	uint64_t least = UINT64_MAX;
+	int lack = 0;
 
 	mounts = mounts_read(getpid());
 	if (!mounts)
@@ -319,18 +363,8 @@ int cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size, str
 	groups = read_groups(pid);
 	if (!groups)
 		proc_note_lack(&lack, -errno);
-	for (int version = 0; mounts && groups && stat && version < 2; version++) {
-		if (!cgroup_locate(mounts, groups, version ? NULL : "memory", &place))
-			continue;
-		do {
-			room = room_in(place.directory, &memory_files[version], stat, &lack);
-			if (room >= least)
-				continue;
-			least = room;
-			snprintf(group, size, "%s", place.directory);
-		} while (go_up(&place));
-	}
-	free(stat);
+	if (mounts && groups)
+		least = cgroup_least_room(mounts, groups, limit, size, &lack);
 	free(mounts);
 	free(groups);
 	if (lack)

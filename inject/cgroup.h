@@ -43,10 +43,15 @@ void cgroup_find_freezer(pid_t pid);
 
 /*
  * How many bytes the process and those in its groups may still take before the
- * kernel kills one of them; what it could drop instead (page cache) counts as
- * free; *group names the directory with the tightest limit. UINT64_MAX, and *group as it was, if there is none.
+ * kernel kills one of them, or makes them sleep whenever they take more (memory.high);
+ * what it could drop instead (page cache) counts as free; *limit names the file with the tightest limit.
+ * UINT64_MAX, and *limit as it was, if there is none.
  * DINST_BUSY where we have no descriptor or memory to look.
  */
-int cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size, struct dinst_error *e);
+int cgroup_memory_room(pid_t pid, uint64_t *bytes, char *limit, size_t size, struct dinst_error *e);
+
+/* The same out of the texts that cgroup_locate() takes; *lack as proc_note_lack(). */
+uint64_t cgroup_least_room(const char *mounts, const char *groups, char *limit, size_t size,
+			   int *lack);
 
 #endif

@@ -418,7 +418,7 @@ int patch_check_room(struct stop *s, const struct patch *patches, size_t count,
 	struct look l = {.pagemap = t->hold.pagemap};
 	uint64_t room, wanted = 0;
 	taddr_t page = 0;
-	char group[512];
+	char limit[512];
 	int result;
 
 	for (size_t i = 0; i < count; i++) {
@@ -429,15 +429,15 @@ int patch_check_room(struct stop *s, const struct patch *patches, size_t count,
 	}
 	if (!wanted)
 		return DINST_OK;
-	result = target_memory_room(t, &room, group, sizeof(group), e);
+	result = target_memory_room(t, &room, limit, sizeof(limit), e);
 	if (result || wanted + SLACK <= room)
 		return result;
 	return dinst_fail(e, DINST_REFUSED,
 			  "process %d (%s) would get %llu KiB of its own of what it has in common "
 			  "with others by fork(), and its control group has only %llu KiB left, so "
-			  "that the kernel might kill it: raise the limit of memory of %s, or try "
+			  "that the kernel might kill it or hold it up: raise %s, or try "
 			  "again when some of them have ended",
 			  (int)target_pid(t), target_name(t),
 			  (unsigned long long)((wanted + SLACK) >> 10),
-			  (unsigned long long)(room >> 10), group);
+			  (unsigned long long)(room >> 10), limit);
 }

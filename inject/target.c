@@ -532,8 +532,8 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
 	return 0;
 }
 
-int target_memory_room(const struct target *t, uint64_t *bytes, char *group, size_t size,
+int target_memory_room(const struct target *t, uint64_t *bytes, char *limit, size_t size,
 		       struct dinst_error *e)
 {
-	return cgroup_memory_room(target_memory_tid(t), bytes, group, size, e);
+	return cgroup_memory_room(target_memory_tid(t), bytes, limit, size, e);
 }

@@ -256,10 +256,10 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 
 /*
  * How many bytes the target may still take before the kernel kills something in
- * its control group, which `group` names; UINT64_MAX where there is no limit that we may see. DINST_BUSY where we
+ * its control group, or holds it up; `limit` names the file that says so; UINT64_MAX where there is no limit that we may see. DINST_BUSY where we
  * have no descriptor or memory to look.
  */
-int target_memory_room(const struct target *t, uint64_t *bytes, char *group, size_t size,
+int target_memory_room(const struct target *t, uint64_t *bytes, char *limit, size_t size,
 		       struct dinst_error *e);
 
 /* -------------------------------------------------------------- starting */

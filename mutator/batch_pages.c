@@ -5,7 +5,7 @@
  * its private copy, nothing else.
  *
  * A private copy is the target's memory, and its control group pays for it:
- * where there is no room the kernel would kill it for what we write. So room is
+ * where there is no room the kernel would kill it for what we write, or make it sleep. So room is
  * looked for before.
  */
 #include <stdlib.h>
@@ -111,13 +111,13 @@ static bool has_private_arena(const struct session *s)
 int batch_check_room(struct session *s, struct site *const *sites, size_t count,
 		     struct dinst_error *e)
 {
-	char group[512];
+	char limit[512];
 	uint64_t room, wanted;
 	int status;
 
 	if (!count)
 		return 0;
-	status = target_memory_room(s->target, &room, group, sizeof(group), e);
+	status = target_memory_room(s->target, &room, limit, sizeof(limit), e);
 	if (status)
 		return status;
 	wanted = (uint64_t)count_new_pages(s, sites, count) * PAGE;
@@ -128,8 +128,8 @@ int batch_check_room(struct session *s, struct site *const *sites, size_t count,
 	return dinst_fail(e, DINST_REFUSED,
 			  "process %d (%s) would need %llu KiB for what is written into its code, "
 			  "and its control group has only %llu KiB left, so that the kernel might "
-			  "kill it: raise the limit of memory of %s, or insert less",
+			  "kill it or hold it up: raise %s, or insert less",
 			  (int)s->pid, target_name(s->target),
 			  (unsigned long long)((wanted + SLACK) >> 10),
-			  (unsigned long long)(room >> 10), group);
+			  (unsigned long long)(room >> 10), limit);
 }

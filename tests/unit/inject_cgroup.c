@@ -2,13 +2,14 @@
 /*
  * inject_cgroup.c - from a process to the files of its control groups: both
  * versions, both at once, containers that see a part of the hierarchy, paths
- * with blanks, and texts that are none.
+ * with blanks, and texts that are none; and what the limits there leave.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -119,13 +120,77 @@ static void test_again(void **state)
 	}
 }
 
+/* A file of a group of our own making; NULL takes it away. */
+static void write_file(const char *directory, const char *name, const char *text)
+{
+	char path[CGROUP_PATH_MAX];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	if (!text) {
+		unlink(path);
+		return;
+	}
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+/* A group that uses 500, of which 100 can be dropped, and what is left to it. */
+static const struct {
+	const char *title, *max, *high;
+	uint64_t room;
+	const char *file;
+} limits[] = {
+	{"none", "max\n", "max\n", UINT64_MAX, ""},
+	{"killed above it", "1000\n", "max\n", 600, "memory.max"},
+	{"held up above it", "max\n", "900\n", 500, "memory.high"},
+	{"held up before it would be killed", "1000\n", "900\n", 500, "memory.high"},
+	{"killed before it would be held up", "900\n", "1000\n", 500, "memory.max"},
+	{"is held up", "max\n", "300\n", 0, "memory.high"},
+	{"no such file", "1000\n", NULL, 600, "memory.max"},
+	{"held up at once", "max\n", "0\n", 0, "memory.high"},
+};
+
+/* fear I3: the kernel holds up who takes more than memory.high: room ends there, and the file is named */
+static void test_limits(void **state)
+{
+	char directory[] = "/tmp/dinst-cgroup-XXXXXX";
+	char mounts[CGROUP_PATH_MAX], limit[CGROUP_PATH_MAX], wanted[CGROUP_PATH_MAX];
+	uint64_t room;
+	int lack = 0;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	snprintf(mounts, sizeof(mounts), "41 23 0:38 / %s rw - cgroup2 cgroup2 rw\n", directory);
+	write_file(directory, "memory.current", "500\n");
+	write_file(directory, "memory.stat", "anon 9\ninactive_file 70\nactive_file 30\n");
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		write_file(directory, "memory.max", limits[i].max);
+		write_file(directory, "memory.high", limits[i].high);
+		limit[0] = wanted[0] = '\0';
+		if (limits[i].file[0])
+			snprintf(wanted, sizeof(wanted), "%s/%s", directory, limits[i].file);
+		room = cgroup_least_room(mounts, "0::/\n", limit, sizeof(limit), &lack);
+		if (room != limits[i].room || strcmp(limit, wanted) != 0)
+			fail_msg("%s: %llu by %s", limits[i].title, (unsigned long long)room,
+				 limit);
+	}
+	assert_int_equal(lack, 0);
+	write_file(directory, "memory.current", NULL);
+	write_file(directory, "memory.stat", NULL);
+	write_file(directory, "memory.max", NULL);
+	write_file(directory, "memory.high", NULL);
+	assert_int_equal(rmdir(directory), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_too_long),
-		cmocka_unit_test(test_ourselves),
-		cmocka_unit_test(test_again),
+		cmocka_unit_test(test_places),	  cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_ourselves), cmocka_unit_test(test_again),
+		cmocka_unit_test(test_limits),
 	};
 
 	return cmocka_run_group_tests_name("unit/inject_cgroup", tests, NULL, NULL);
