@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inject/tasks.h"
+#include "inject/proc.h"
 #include "mutator/threads_private.h"
 
 /* --------------------------------------------------------------- making */
@@ -242,37 +242,74 @@ static struct threads *threads_new(struct place *p)
 
 enum {
 	RECORD_USED = 16 << 10, /* bytes that a thread writes to of its record, mostly */
-	SLACK = 256 << 10,	/* the tables, and what the target takes meanwhile */
+	MEMBER_USED =
+		32 << 10,  /* of the tables, and of the kernel's for them, in a forked process */
+	SLACK = 256 << 10, /* the tables, and what the target takes meanwhile */
 };
 
-/* It is the target's own memory: where its group has none left, the kernel would kill it. */
-static int check_room(const struct session *s, struct dinst_error *e)
+/* Adds the threads of a process, if it has not ended by now. */
+static int add_threads(pid_t pid, size_t *threads, struct dinst_error *e)
 {
-	uint64_t room, wanted = SLACK;
-	char group[512];
-	size_t count;
-	pid_t *tids;
-	int status = target_memory_room(s->target, &room, group, sizeof(group), e);
+	struct proc_ids tids = {0};
+	const int error = proc_unless_gone(proc_tasks(pid, &tids));
+
+	*threads += tids.count;
+	proc_ids_release(&tids);
+	if (!error)
+		return 0;
+	return dinst_fail_errno(
+		e, DINST_BUSY, -error,
+		"cannot list the threads of process %d, for each of which memory of "
+		"its own is needed; try again later",
+		(int)pid);
+}
+
+/* All threads that may get a record, and the processes besides the target: each has the state for itself. */
+static int count_threads(const struct session *s, const struct place *p, size_t *threads,
+			 size_t *members, struct dinst_error *e)
+{
+	pid_t *pids = NULL;
+	int status = arena_sharers(p->arena, s->pid, &pids, members);
+
+	if (status)
+		return dinst_fail(e, DINST_BUSY,
+				  "cannot find the processes forked from %d, for each of which "
+				  "memory of its own is needed; try again later",
+				  (int)s->pid);
+	*threads = 0;
+	status = add_threads(s->pid, threads, e);
+	for (size_t i = 0; i < *members && !status; i++)
+		status = add_threads(pids[i], threads, e);
+	free(pids);
+	return status;
+}
+
+/*
+ * It is the target's own memory: where its group has none left, the kernel would kill it. Those who were
+ * forked from it are mostly in its group, and count as if they were.
+ */
+static int check_room(const struct session *s, const struct place *p, struct dinst_error *e)
+{
+	uint64_t room, wanted;
+	char limit[512];
+	size_t threads, members;
+	int status = target_memory_room(s->target, &room, limit, sizeof(limit), e);
 
 	if (status || room == UINT64_MAX)
 		return status;
-	tids = task_list(s->pid, &count);
-	free(tids);
-	if (!tids)
-		return dinst_fail(
-			e, DINST_BUSY,
-			"cannot list the threads of process %d, for each of which memory of "
-			"its own is needed; try again later",
-			(int)s->pid);
-	wanted += (uint64_t)count * RECORD_USED;
+	status = count_threads(s, p, &threads, &members, e);
+	if (status)
+		return status;
+	wanted = SLACK + (uint64_t)members * MEMBER_USED + (uint64_t)threads * RECORD_USED;
 	if (wanted <= room)
 		return 0;
 	return dinst_fail(e, DINST_REFUSED,
 			  "process %d (%s) would need %llu KiB for what is kept for its %zu "
-			  "threads, and its control group has only %llu KiB left, so that the "
-			  "kernel might kill it: raise the limit of memory of %s",
+			  "threads%s, and its control group has only %llu KiB left, so that the "
+			  "kernel might kill it or hold it up: raise %s",
 			  (int)s->pid, target_name(s->target), (unsigned long long)(wanted >> 10),
-			  count, (unsigned long long)(room >> 10), group);
+			  threads, members ? " (those of the processes forked from it too)" : "",
+			  (unsigned long long)(room >> 10), limit);
 }
 
 static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct dinst_error *e)
@@ -285,7 +322,7 @@ static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct di
 
 	if (!t)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for per-thread state");
-	status = check_room(s, e);
+	status = check_room(s, p, e);
 	/* Of an earlier try. */
 	if (status >= 0)
 		status = unmake(s, p->arena, stop_ns, e);

@@ -352,6 +352,48 @@ static void test_heirs(void **state)
 	end_herd(h, directory);
 }
 
+/* SCANTY is enough for one process with one thread. */
+enum { SCANTY = 384 << 10 };
+
+/*
+ * fear I3, G8: what is kept for the threads of a server's workers is more than their group has room for, and that for its own
+ * thread is not: refused, with the group's name; with more room it goes in
+ */
+static void test_workers(void **state)
+{
+	struct harness *h = *state;
+	struct insert_result result;
+	struct dinst_error e = {0};
+	char directory[64], bytes[32];
+	struct session *s;
+
+	harness_start(h, "life-family", NULL);
+	snprintf(bytes, sizeof(bytes), "%d", PLENTY);
+	s = session_begin(h);
+	if (!harness_confine(h->pid, HARNESS_LIMIT_MEMORY, bytes, directory, sizeof(directory)))
+		skip();
+	session_insert(s, "handle");
+	harness_send(h, "serve 64\n");
+	assert_memory_equal(harness_line(h, HARNESS_ANSWER_MS), "workers ", 8);
+	ask(h, "requests 1\n");
+	set_limit(directory, used_by(directory) + SCANTY);
+	assert_int_equal(try_insert(s, "latency", "handle", &result, &e), DINST_UNSUPPORTED);
+	print_message("%s\n", e.text);
+	assert_non_null(strstr(e.text, strrchr(directory, '/')));
+	ask(h, "requests 1\n");
+	set_limit(directory, PLENTY);
+	if (try_insert(s, "latency", "handle", &result, &e) < 0)
+		fail_msg("%s", e.text);
+	ask(h, "requests 1\n");
+	free(result.instances);
+	expect_nobody_killed(directory);
+	session_end(s);
+	ask(h, "dismiss\n");
+	harness_verify(h);
+	harness_end(h, 0);
+	harness_until(!rmdir(directory));
+}
+
 /* --------------------------------------------------------------- reading */
 
 enum { DATA = 1 << 20, PAGE = 4096 };
@@ -441,7 +483,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_distributions), CASE(test_refused), CASE(test_threads),
-		CASE(test_children),	  CASE(test_heirs),   CASE(test_reading),
+		CASE(test_children),	  CASE(test_heirs),   CASE(test_workers),
+		CASE(test_reading),
 	};
 
 	return cmocka_run_group_tests_name("live/little_memory", tests, NULL, NULL);

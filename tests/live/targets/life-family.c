@@ -43,7 +43,7 @@
 
 #define STRICT LONG_MAX /* as an order */
 
-enum { WORKERS_MAX = 16, STACK = 65536, MB = 1 << 20 };
+enum { WORKERS_MAX = 64, STACK = 65536, MB = 1 << 20 };
 
 struct worker {
 	pid_t pid;
