@@ -71,8 +71,8 @@ static int check_locked(struct stop *s, const struct arena_limits *limits, size_
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the target locks its memory, and %zu KiB of per-thread state would "
-			"leave its control group too little: %.160s leaves it %llu KiB",
-			size >> 10, limit, (unsigned long long)(room >> 10));
+			"leave its control group too little: it has %llu KiB left by %.160s",
+			size >> 10, (unsigned long long)(room >> 10), limit);
 	return result;
 }
 
