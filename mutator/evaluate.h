@@ -60,6 +60,7 @@ struct mdl_placement {
 	enum mdl_role role;
 	bool prepend;
 	bool guarded; /* by the plan's flags and guards */
+	bool one_way; /* POINT_CALL: of calls that never return, where nothing is wanted behind them */
 	const struct mdl_code *code;
 	const struct mdl_binding *bindings; /* the plan's */
 	size_t binding_count;

@@ -5,12 +5,14 @@
  *
  * For each pair of `append preInsn F.entry (A)` and `prepend preInsn F.return
  * (B)` B runs before each call in F, and A again when the call has returned. A
- * call whose return cannot be seen gets neither.
+ * call whose return cannot be seen gets neither. One that never returns gets B
+ * only, where F cannot be come back into in another way.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "mutator/evaluate_private.h"
+#include "mutator/exceptions.h"
 
 enum { PROGRESS_EVERY = 256 };
 
@@ -92,59 +94,116 @@ static int returns_twice(struct evaluation *v, const struct site_ref *site, bool
 	return 0;
 }
 
-/* The calls of f that can be left and come back from: *count of calls[]. */
-static int usable_calls(struct drawing *d, const struct function_ref *f, vaddr_t **calls,
-			size_t *count)
+/* Of a function: calls that can be left and come back from, and those that can only be left. */
+struct sorted_calls {
+	vaddr_t *both, *one_way;
+	size_t both_count, one_way_count;
+	bool caught; /* a longjmp or an exception may come back into it */
+};
+
+/*
+ * A call without a point behind it, of what the module itself has: a loop that serves, or libc's
+ * way to main(). What another module's do, that are known by name, is to end or to jump out.
+ */
+static bool never_returns(const struct function_ref *f, const struct function_ref *callee,
+			  const struct site_ref *site)
+{
+	const struct image_function *functions;
+
+	image_functions(f->module->image, &functions);
+	return site->usable && site->callee && callee->module == f->module &&
+	       !(functions[callee->index].flags & FUNCTION_STUB) &&
+	       functions[callee->index].address == site->callee;
+}
+
+/* For image_handlers(). */
+static void found_handler(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
+{
+	bool *caught = arg;
+
+	(void)lo;
+	(void)hi;
+	*caught |= pad != 0;
+}
+
+static void look_for_handlers(const struct function_ref *f, bool *caught)
+{
+	const struct image_function *functions;
+	struct image_range code;
+
+	image_functions(f->module->image, &functions);
+	image_handlers(f->module->image, functions[f->index].address, &code, found_handler, caught);
+}
+
+static int sort_call(struct drawing *d, const struct site_ref *site, bool usable, bool has,
+		     struct sorted_calls *s)
+{
+	struct function_ref callee;
+	bool known = false, twice;
+	int status = returns_twice(d->v, site, &twice);
+
+	if (status < 0 || twice) {
+		s->caught |= twice;
+		return status;
+	}
+	if (usable)
+		s->both[s->both_count++] = site->address;
+	else if (has)
+		return tell_left_out(d, &site->function, site->address);
+	else
+		status = callee_of(d->v, site, &callee, &known);
+	if (status >= 0 && known && never_returns(&site->function, &callee, site))
+		s->one_way[s->one_way_count++] = site->address;
+	return status;
+}
+
+static int sort_calls(struct drawing *d, const struct function_ref *f, struct sorted_calls *s)
 {
 	struct value one = {.kind = VALUE_FUNCTIONS, .functions = f, .count = 1}, sites = {0};
 	bool *usable = NULL, *has = NULL;
 	int status = calls_of(d, &one, &sites);
-	vaddr_t *list = NULL;
 
-	*count = 0;
 	if (status < 0)
 		return status;
-	list = calloc(sites.count + 1, sizeof(*list));
+	s->both = calloc(sites.count + 1, sizeof(*s->both));
+	s->one_way = calloc(sites.count + 1, sizeof(*s->one_way));
 	usable = calloc(sites.count + 1, sizeof(*usable));
 	has = calloc(sites.count + 1, sizeof(*has));
-	status = list && usable && has ? 0 : no_memory(d->v->e);
+	status = s->both && s->one_way && usable && has ? 0 : no_memory(d->v->e);
 	for (size_t i = 0; i < sites.count && status >= 0; i++)
-		list[i] = sites.sites[i].address;
+		s->both[i] = sites.sites[i].address;
 	if (status >= 0 && sites.count)
-		status = after_usable(d->v, f, list, sites.count, usable, has);
-	for (size_t i = 0; i < sites.count && status >= 0; i++) {
-		bool twice;
-
-		status = returns_twice(d->v, &sites.sites[i], &twice);
-		if (status < 0 || twice)
-			continue;
-		if (usable[i])
-			list[(*count)++] = list[i];
-		else if (has[i])
-			status = tell_left_out(d, f, list[i]);
-	}
+		status = after_usable(d->v, f, s->both, sites.count, usable, has);
+	for (size_t i = 0; i < sites.count && status >= 0; i++)
+		status = sort_call(d, &sites.sites[i], usable[i], has[i], s);
+	if (s->one_way_count)
+		look_for_handlers(f, &s->caught);
+	if (s->caught)
+		s->one_way_count = 0;
 	free(usable);
 	free(has);
-	*calls = list;
 	return status;
 }
 
 static int add_around(struct drawing *d, size_t like, enum point_kind kind, vaddr_t *calls,
-		      size_t count)
+		      size_t count, bool one_way)
 {
 	struct mdl_placement p = d->items[like];
 
+	if (!count)
+		return 0;
 	p.kind = kind;
 	p.addresses = calls;
 	p.address_count = count;
+	p.one_way = one_way;
 	return draw_placement(d, &p);
 }
 
 /* One function's sides: the nth entry belongs to the nth exit. */
 static int add_pairs(struct drawing *d, const struct side *sides, size_t count)
 {
-	size_t entry = 0, exit = 0, call_count = 0;
-	vaddr_t *calls = NULL;
+	struct sorted_calls s = {.both = NULL};
+	size_t entry = 0, exit = 0;
 	int status = 0;
 
 	while (status >= 0) {
@@ -154,15 +213,21 @@ static int add_pairs(struct drawing *d, const struct side *sides, size_t count)
 			exit++;
 		if (entry == count || exit == count)
 			break;
-		if (!calls)
-			status = usable_calls(d, &sides[0].function, &calls, &call_count);
-		if (status < 0 || !call_count)
+		if (!s.both)
+			status = sort_calls(d, &sides[0].function, &s);
+		if (status < 0 || (!s.both_count && !s.one_way_count))
 			break;
-		status = add_around(d, sides[exit++].at, POINT_CALL, calls, call_count);
+		status =
+			add_around(d, sides[exit].at, POINT_CALL, s.one_way, s.one_way_count, true);
 		if (status >= 0)
-			status = add_around(d, sides[entry++].at, POINT_AFTER, calls, call_count);
+			status = add_around(d, sides[exit++].at, POINT_CALL, s.both, s.both_count,
+					    false);
+		if (status >= 0)
+			status = add_around(d, sides[entry++].at, POINT_AFTER, s.both, s.both_count,
+					    false);
 	}
-	free(calls);
+	free(s.both);
+	free(s.one_way);
 	return status;
 }
 

@@ -191,7 +191,7 @@ static bool joins(const struct mdl_placement *a, const struct mdl_placement *b)
 {
 	return a->addresses && a->kind == b->kind && function_is(&a->function, &b->function) &&
 	       a->code == b->code && a->role == b->role && a->prepend == b->prepend &&
-	       a->guarded == b->guarded && a->bindings == b->bindings &&
+	       a->guarded == b->guarded && a->one_way == b->one_way && a->bindings == b->bindings &&
 	       a->addresses[a->address_count - 1] < b->addresses[0];
 }
 

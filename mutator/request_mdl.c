@@ -531,7 +531,7 @@ static int link_placement(struct linking *l, const struct mdl_placement *pl, str
 
 		if (p->part || !is_placed_at(l, pl, p))
 			continue;
-		if (p->window < 0 || has_half(l, p) || is_too_late(l, p)) {
+		if (p->window < 0 || (!pl->one_way && has_half(l, p)) || is_too_late(l, p)) {
 			status = request_refuse_point(i, &l->work->function, p, is_too_late(l, p),
 						      e);
 			continue;

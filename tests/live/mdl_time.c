@@ -203,6 +203,31 @@ static void test_own_calls(void **state)
 	mdl_end(h);
 }
 
+/* Behind a call that never returns there is nothing; before it the function is left all the same. */
+/* fear E3: what a function calls that never returns is not the function's own time: server loops, and main()
+ *   of libc, which was called before anybody looked */
+static void test_calls_without_return(void **state)
+{
+	struct harness *h = *state;
+	unsigned own, all, main_own, main_all;
+	const char *line;
+	int64_t inner;
+
+	begin(h);
+	own = timed(h, "cpu", "ender");
+	all = timed(h, "cpu_inclusive", "ender");
+	main_own = mdl_insert(h, "cpu", "/Code/libc.so.6/__libc_start_main");
+	main_all = mdl_insert(h, "cpu_inclusive", "/Code/libc.so.6/__libc_start_main");
+	line = mdl_ask(h, "ender 20 5");
+	inner = mdl_number(line, "cpu");
+	assert_true(inner > 90000000);
+	assert_true(mdl_value(h, all) > inner / 2);
+	assert_true(mdl_value(h, main_all) > inner / 2);
+	assert_true(mdl_value(h, own) < inner / 10);
+	assert_true(mdl_value(h, main_own) < inner / 10);
+	mdl_end(h);
+}
+
 /* A function that ends by a jump to another one has been left. */
 static void test_tail_calls(void **state)
 {
@@ -414,6 +439,8 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exclusive, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_own_calls, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_calls_without_return, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_tail_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exceptions, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_longjmp, harness_setup, harness_teardown),
