@@ -30,6 +30,17 @@ static bool inserts(const char *method)
 	return strcmp(method, "insert") == 0 || strcmp(method, "trace") == 0;
 }
 
+/* What a mutator has answered, or why it could not. */
+static void pass_on(struct request *r, const struct reply *reply)
+{
+	if (reply->result.text)
+		request_result_text(r, reply->result);
+	else if (reply->error.text)
+		request_error_text(r, reply->error);
+	else
+		request_error_from(r, &reply->failure);
+}
+
 static void forward_done(void *arg, const struct reply *reply)
 {
 	struct forward *f = arg;
@@ -50,12 +61,7 @@ static void forward_done(void *arg, const struct reply *reply)
 	if (strcmp(f->method, "release") == 0 && reply->result.text && se->held)
 		session_continue(se);
 	session_tell_news(se, r);
-	if (reply->result.text)
-		request_result_text(r, reply->result);
-	else if (reply->error.text)
-		request_error_text(r, reply->error);
-	else
-		request_error_from(r, &reply->failure);
+	pass_on(r, reply);
 	if (detached && !se->closing)
 		session_close(se, "detached");
 	free(f);
@@ -423,7 +429,6 @@ static void method_detach(struct server *s, struct request *r, const char *metho
 /* ---------------------------------------------------------------- repair */
 
 struct repair {
-	struct server *server;
 	struct request *request;
 	struct mutator *mutator;
 };
@@ -445,58 +450,53 @@ static void repair_done(void *arg, const struct reply *reply)
 {
 	struct repair *repair = arg;
 
-	if (reply->result.text)
-		request_result_text(repair->request, reply->result);
-	else if (reply->error.text)
-		request_error_text(repair->request, reply->error);
-	else
-		request_error_from(repair->request, &reply->failure);
+	pass_on(repair->request, reply);
 	mutator_release(repair->mutator, "done");
 	free(repair);
 }
 
-static void method_repair(struct server *s, struct request *r, const char *method, json_t *params)
+static int start_repair(struct server *s, struct request *r, const char *method,
+			const struct session *se, pid_t pid, struct dinst_error *e)
 {
 	static const struct mutator_events events = {repair_died, repair_notified};
-	struct dinst_error e = {0, ""};
 	struct repair *repair;
+	json_t *params;
+
+	if (se)
+		return dinst_fail(e, DINST_BUSY, "pid %d has a live session: dinst detach -p '%s'",
+				  (int)pid, se->name);
+	repair = calloc(1, sizeof(*repair));
+	if (!repair)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory to repair process %d", (int)pid);
+	repair->request = r;
+	repair->mutator = mutator_start(s, &events, repair, e);
+	if (!repair->mutator) {
+		free(repair);
+		return e->code;
+	}
+	params = json_pack("{s:i}", "pid", (int)pid);
+	mutator_call(repair->mutator, method, params, r, repair_done, repair);
+	json_decref(params);
+	return 0;
+}
+
+static void method_repair(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	struct dinst_error e = {0, ""};
 	struct session *se;
 	char number[24];
 	const char *target = target_text(params, number);
 	pid_t pid;
 
-	if (!target) {
+	if (!target)
 		request_error_rpc(r, RPC_PARAMS, "target is missing: a pid or a name");
-		return;
-	}
-	if (must_look(s, target)) {
+	else if (s->stopping)
+		request_error(r, DINST_BUSY, "the daemon is stopping");
+	else if (must_look(s, target))
 		find_process(s, r, target, "repair", params, method_repair);
-		return;
-	}
-	if (find_target(s, target, &se, &pid, &e) != 0) {
+	else if (find_target(s, target, &se, &pid, &e) != 0 ||
+		 start_repair(s, r, method, se, pid, &e) != 0)
 		request_error_from(r, &e);
-		return;
-	}
-	if (se) {
-		dinst_fail(&e, DINST_BUSY,
-			   "pid %d has a live session, '%s': dinst detach it instead", (int)pid,
-			   se->name);
-		request_error_from(r, &e);
-		return;
-	}
-	repair = calloc(1, sizeof(*repair));
-	if (repair)
-		repair->mutator = mutator_start(s, &events, repair, &e);
-	if (!repair || !repair->mutator) {
-		free(repair);
-		request_error_from(r, &e);
-		return;
-	}
-	repair->server = s;
-	repair->request = r;
-	params = json_pack("{s:i}", "pid", (int)pid);
-	mutator_call(repair->mutator, method, params, r, repair_done, repair);
-	json_decref(params);
 }
 
 /* ------------------------------------------------------------- the table */

@@ -26,7 +26,6 @@
 #include "mutator/cache_plans.h"
 #include "mutator/cfi.h"
 #include "mutator/image_private.h"
-#include "mutator/siphash.h"
 #include "tests/slower.h"
 
 enum { TEXT_OFFSET = 4096, STEP = 16, SECONDS = 10 };
@@ -522,30 +521,6 @@ static void test_twins(void **state)
 	assert_int_equal(system(command), 0);
 }
 
-/* By another program: SipHash-1-3, key 00 to 0f, of 00, 01, ... */
-static void test_hash(void **state)
-{
-	static const struct {
-		size_t size;
-		uint64_t hash;
-	} known[] = {
-		{0, UINT64_C(0xabac0158050fc4dc)},  {1, UINT64_C(0xc9f49bf37d57ca93)},
-		{7, UINT64_C(0xd3927d989bb11140)},  {8, UINT64_C(0x369095118d299a8e)},
-		{15, UINT64_C(0xd320d86d2a519956)}, {63, UINT64_C(0x9d199062b7bbb3a8)},
-	};
-	struct siphash_key key;
-	uint8_t bytes[64];
-
-	(void)state;
-	for (unsigned i = 0; i < 64; i++)
-		bytes[i] = (uint8_t)i;
-	memcpy(&key, bytes, sizeof(key));
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		assert_true(siphash(&key, bytes, known[i].size) == known[i].hash);
-	assert_true(name_hash("abc", 3) == name_hash("abcd", 3));
-	assert_true(name_hash("abc", 3) != name_hash("abd", 3));
-}
-
 /* ------------------------------------------------------------------- holes */
 
 static long own_memory_kb(void)
@@ -598,17 +573,11 @@ static void test_holes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hash),
-		cmocka_unit_test(test_same_name),
-		cmocka_unit_test(test_cold),
-		cmocka_unit_test(test_names_in_names),
-		cmocka_unit_test(test_names_without_end),
-		cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_long_numbers),
-		cmocka_unit_test(test_doubling),
-		cmocka_unit_test(test_flipping_names),
-		cmocka_unit_test(test_twins),
-		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_same_name),      cmocka_unit_test(test_cold),
+		cmocka_unit_test(test_names_in_names), cmocka_unit_test(test_names_without_end),
+		cmocka_unit_test(test_tables),	       cmocka_unit_test(test_long_numbers),
+		cmocka_unit_test(test_doubling),       cmocka_unit_test(test_flipping_names),
+		cmocka_unit_test(test_twins),	       cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_nested),
 	};
 

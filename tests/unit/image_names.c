@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * image_names.c - what the names of functions say of them: code that must stay as it is, and parts
- * that compilers moved out.
+ * that compilers moved out; and the hash that they are found by.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "mutator/image_private.h"
+#include "mutator/siphash.h"
 
 struct name_case {
 	const char *name;
@@ -127,13 +128,36 @@ static void test_parts(void **state)
 	check(cases, sizeof(cases) / sizeof(cases[0]));
 }
 
+/* By another program: SipHash-1-3, key 00 to 0f, of 00, 01, ... */
+static void test_hash(void **state)
+{
+	static const struct {
+		size_t size;
+		uint64_t hash;
+	} known[] = {
+		{0, UINT64_C(0xabac0158050fc4dc)},  {1, UINT64_C(0xc9f49bf37d57ca93)},
+		{7, UINT64_C(0xd3927d989bb11140)},  {8, UINT64_C(0x369095118d299a8e)},
+		{15, UINT64_C(0xd320d86d2a519956)}, {63, UINT64_C(0x9d199062b7bbb3a8)},
+	};
+	struct siphash_key key;
+	uint8_t bytes[64];
+
+	(void)state;
+	for (unsigned i = 0; i < 64; i++)
+		bytes[i] = (uint8_t)i;
+	memcpy(&key, bytes, sizeof(key));
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		assert_true(siphash(&key, bytes, known[i].size) == known[i].hash);
+	assert_true(name_hash("abc", 3) == name_hash("abcd", 3));
+	assert_true(name_hash("abc", 3) != name_hash("abd", 3));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stubs),
-		cmocka_unit_test(test_versions),
-		cmocka_unit_test(test_others),
-		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_stubs),  cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_others), cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_hash),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
