@@ -148,14 +148,13 @@ static int no_room(const struct arena *a, taddr_t lo, taddr_t hi, bool placed,
 /* Private memory that is locked is filled at once, by the target. */
 static int limit_locked(const struct arena *a, struct arena_limits *limits, struct dinst_error *e)
 {
-	char group[256];
-	uint64_t room = UINT64_MAX;
+	struct memory_room room = {.bytes = UINT64_MAX};
 	int result = DINST_OK;
 
 	if (limits->locks_memory)
-		result = target_memory_room(a->target, &room, group, sizeof(group), e);
-	if (!result && room < limits->own_room)
-		limits->own_room = room;
+		result = target_memory_room(a->target, &room, e);
+	if (!result && room.bytes < limits->own_room)
+		limits->own_room = room.bytes;
 	return result;
 }
 

@@ -59,20 +59,19 @@ static int read_family(struct stop *s, const struct arena *a, struct maps *m, st
 static int check_locked(struct stop *s, const struct arena_limits *limits, size_t size,
 			struct dinst_error *e)
 {
-	char limit[256];
-	uint64_t room;
+	struct memory_room room;
 	int result;
 
 	/* Little that is locked may be the first since it began to lock all that it maps. */
 	if (!limits->locks_memory && !limits->locked)
 		return DINST_OK;
-	result = target_memory_room(stop_target(s), &room, limit, sizeof(limit), e);
-	if (!result && size > room / 2)
+	result = target_memory_room(stop_target(s), &room, e);
+	if (!result && size > room.bytes / 2)
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the target locks its memory, and %zu KiB of per-thread state would "
 			"leave its control group too little: it has %llu KiB left by %.160s",
-			size >> 10, (unsigned long long)(room >> 10), limit);
+			size >> 10, (unsigned long long)(room.bytes >> 10), room.limit);
 	return result;
 }
 

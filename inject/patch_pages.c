@@ -31,9 +31,7 @@ enum {
 	BUDGET_NS = 4000000, /* for all of it, in the stop */
 	FILES_MAX = 256,     /* open at a time */
 	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
-	SLACK = 256
-		<< 10, /* of the room: what the kernel charges at once, and what the target takes meanwhile */
-	LOOK = 64, /* entries of pagemap that are read at once */
+	LOOK = 64,	     /* entries of pagemap that are read at once */
 };
 
 /*
@@ -416,9 +414,9 @@ int patch_check_room(struct stop *s, const struct patch *patches, size_t count,
 {
 	const struct target *t = stop_target(s);
 	struct look l = {.pagemap = t->hold.pagemap};
-	uint64_t room, wanted = 0;
+	struct memory_room room;
+	uint64_t wanted = 0;
 	taddr_t page = 0;
-	char limit[512];
 	int result;
 
 	for (size_t i = 0; i < count; i++) {
@@ -429,15 +427,10 @@ int patch_check_room(struct stop *s, const struct patch *patches, size_t count,
 	}
 	if (!wanted)
 		return DINST_OK;
-	result = target_memory_room(t, &room, limit, sizeof(limit), e);
-	if (result || wanted + SLACK <= room)
+	result = target_memory_room(t, &room, e);
+	if (result)
 		return result;
-	return dinst_fail(e, DINST_REFUSED,
-			  "process %d (%s) would get %llu KiB of its own of what it has in common "
-			  "with others by fork(), and its control group has only %llu KiB left, so "
-			  "that the kernel might kill it or hold it up: raise %s, or try "
-			  "again when some of them have ended",
-			  (int)target_pid(t), target_name(t),
-			  (unsigned long long)((wanted + SLACK) >> 10),
-			  (unsigned long long)(room >> 10), limit);
+	return target_check_room(t, &room, wanted,
+				 "of its own for what it has in common with others by fork()",
+				 ", or try again when some of them have ended", e);
 }

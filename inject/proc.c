@@ -199,6 +199,22 @@ static void parse_ids(const char *text, unsigned ids[4])
 		ids[i] = (unsigned)strtoul(text, &end, 10);
 }
 
+pid_t proc_own_id(const char *list)
+{
+	pid_t id = 0;
+
+	while (*list && *list != '\n') {
+		char *end;
+		const long number = strtol(list, &end, 10);
+
+		if (end == list)
+			break;
+		id = (pid_t)number;
+		list = end;
+	}
+	return id;
+}
+
 /* One line of status: "Key:\tvalue". */
 static void parse_status_line(const char *key, const char *value, struct proc_status *status)
 {
@@ -230,9 +246,8 @@ static void parse_status_line(const char *key, const char *value, struct proc_st
 		status->seccomp = (int)strtol(value, NULL, 10);
 	else if (!strcmp(key, "Seccomp_filters"))
 		status->filters = (unsigned)strtoul(value, NULL, 10);
-	else if (!strcmp(key, "NSpid")) /* the last one is its own */
-		status->is_init =
-			!strcmp(strrchr(value, '\t') ? strrchr(value, '\t') + 1 : value, "1");
+	else if (!strcmp(key, "NSpid"))
+		status->own_id = proc_own_id(value);
 }
 
 int proc_status_read(pid_t tid, struct proc_status *status)

@@ -52,7 +52,7 @@ struct proc_status {
 	uint64_t caught;       /* signals with handlers, number 1 is bit 0 */
 	int seccomp;	       /* 0 none, 1 strict, 2 filter; -1 not told */
 	unsigned filters;      /* of seccomp; 0 where the kernel does not tell */
-	bool is_init; /* the first process of a pid namespace: of a container, or of the system */
+	pid_t own_id;	       /* in its own pid namespace; 0 where the kernel does not tell */
 };
 
 enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };
@@ -91,6 +91,9 @@ bool proc_descends(pid_t pid, pid_t of);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */
 int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);
 int proc_status_read(pid_t tid, struct proc_status *status);
+
+/* Of what NSpid lists in a status, one number for each pid namespace, ours first: the last, its own. 0 if there is none. */
+pid_t proc_own_id(const char *list);
 
 /*
  * The thread whose entry in /proc shows what process `pid` has (memory, files, root): the leader, or

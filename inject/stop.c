@@ -105,7 +105,7 @@ static void look_at_signals(struct stop *s)
 	const bool is_known = !proc_status_read(s->target->pid, &status);
 
 	s->caught = (is_known ? status.caught : ~0ull) & ~of_threads;
-	s->is_init = is_known && status.is_init;
+	s->is_init = is_known && status.own_id == 1;
 }
 
 /* The thread through which memory is reached stands still: it does not exit, but with all others. */

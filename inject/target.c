@@ -532,8 +532,24 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
 	return 0;
 }
 
-int target_memory_room(const struct target *t, uint64_t *bytes, char *limit, size_t size,
-		       struct dinst_error *e)
+int target_memory_room(const struct target *t, struct memory_room *room, struct dinst_error *e)
 {
-	return cgroup_memory_room(target_memory_tid(t), bytes, limit, size, e);
+	return cgroup_memory_room(target_memory_tid(t), &room->bytes, room->limit,
+				  sizeof(room->limit), e);
+}
+
+int target_check_room(const struct target *t, const struct memory_room *room, uint64_t bytes,
+		      const char *purpose, const char *instead, struct dinst_error *e)
+{
+	/* Tables, what the kernel charges at once, and what the target takes meanwhile. */
+	const uint64_t slack = 256 << 10;
+
+	if (!bytes || bytes + slack <= room->bytes)
+		return DINST_OK;
+	return dinst_fail(
+		e, DINST_REFUSED,
+		"process %d (%s) would need %llu KiB %s, and its control group has only "
+		"%llu KiB left, so that the kernel might kill it or hold it up: raise %s%s",
+		(int)t->pid, t->name, (unsigned long long)((bytes + slack) >> 10), purpose,
+		(unsigned long long)(room->bytes >> 10), room->limit, instead);
 }

@@ -254,13 +254,23 @@ typedef int (*stop_work)(struct stop *s, void *arg, struct dinst_error *e);
 int target_stop(struct target *t, const struct stop_options *options, stop_work work, void *arg,
 		struct stop_report *report, struct dinst_error *e);
 
+struct memory_room {
+	uint64_t bytes;	 /* UINT64_MAX where there is no limit that we may see */
+	char limit[512]; /* the file that says so */
+};
+
 /*
- * How many bytes the target may still take before the kernel kills something in
- * its control group, or holds it up; `limit` names the file that says so; UINT64_MAX where there is no limit that we may see. DINST_BUSY where we
- * have no descriptor or memory to look.
+ * How much the target may still take before the kernel kills something in its control group, or holds
+ * it up. DINST_BUSY where we have no descriptor or memory to look.
  */
-int target_memory_room(const struct target *t, uint64_t *bytes, char *limit, size_t size,
-		       struct dinst_error *e);
+int target_memory_room(const struct target *t, struct memory_room *room, struct dinst_error *e);
+
+/*
+ * DINST_REFUSED if `bytes`, and some more for tables and for what the target takes meanwhile, are not to be
+ * had: "would need N KiB PURPOSE", which limit is to be raised, and what else can be done (INSTEAD, or "").
+ */
+int target_check_room(const struct target *t, const struct memory_room *room, uint64_t bytes,
+		      const char *purpose, const char *instead, struct dinst_error *e);
 
 /* -------------------------------------------------------------- starting */
 

@@ -27,22 +27,13 @@ pid_t task_own_id(pid_t pid, pid_t tid)
 	char small[TEXT], *text = proc_status_text(pid, tid, small, sizeof(small));
 	const char *line = text ? strstr(text, "\nNSpid:") : NULL;
 	/* without such a line: a kernel without pid namespaces */
-	long id = text && !line ? tid : 0;
+	pid_t id = text && !line ? tid : 0;
 
-	line = line ? line + strlen("\nNSpid:") : NULL;
-	/* One number for each namespace, ours first and its own last. */
-	while (line && *line != '\n') {
-		char *end;
-		long number = strtol(line, &end, 10);
-
-		if (end == line)
-			break;
-		id = number;
-		line = end;
-	}
+	if (line)
+		id = proc_own_id(line + strlen("\nNSpid:"));
 	if (text != small)
 		free(text);
-	return (pid_t)id;
+	return id;
 }
 
 bool task_waits_at(pid_t pid, pid_t tid, taddr_t *sp)

@@ -74,7 +74,6 @@ void batch_note_pages(struct session *s, const struct site *site)
 
 enum {
 	PAGE = 4096,
-	SLACK = 256 << 10,   /* tables for the pages, and what the target takes meanwhile */
 	PRIVATE_CODE = 1024, /* bytes of a private arena for a site, more than most take */
 };
 
@@ -111,25 +110,18 @@ static bool has_private_arena(const struct session *s)
 int batch_check_room(struct session *s, struct site *const *sites, size_t count,
 		     struct dinst_error *e)
 {
-	char limit[512];
-	uint64_t room, wanted;
+	struct memory_room room;
+	uint64_t wanted;
 	int status;
 
 	if (!count)
 		return 0;
-	status = target_memory_room(s->target, &room, limit, sizeof(limit), e);
+	status = target_memory_room(s->target, &room, e);
 	if (status)
 		return status;
 	wanted = (uint64_t)count_new_pages(s, sites, count) * PAGE;
 	if (has_private_arena(s))
 		wanted += (uint64_t)count * PRIVATE_CODE;
-	if (!wanted || wanted + SLACK <= room)
-		return 0;
-	return dinst_fail(e, DINST_REFUSED,
-			  "process %d (%s) would need %llu KiB for what is written into its code, "
-			  "and its control group has only %llu KiB left, so that the kernel might "
-			  "kill it or hold it up: raise %s, or insert less",
-			  (int)s->pid, target_name(s->target),
-			  (unsigned long long)((wanted + SLACK) >> 10),
-			  (unsigned long long)(room >> 10), limit);
+	return target_check_room(s->target, &room, wanted, "for what is written into its code",
+				 ", or insert less", e);
 }

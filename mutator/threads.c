@@ -8,6 +8,7 @@
  */
 #include "mutator/threads.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,8 +244,7 @@ static struct threads *threads_new(struct place *p)
 enum {
 	RECORD_USED = 16 << 10, /* bytes that a thread writes to of its record, mostly */
 	MEMBER_USED =
-		32 << 10,  /* of the tables, and of the kernel's for them, in a forked process */
-	SLACK = 256 << 10, /* the tables, and what the target takes meanwhile */
+		32 << 10, /* of the tables, and of the kernel's for them, in a forked process */
 };
 
 /* Adds the threads of a process, if it has not ended by now. */
@@ -290,26 +290,21 @@ static int count_threads(const struct session *s, const struct place *p, size_t 
  */
 static int check_room(const struct session *s, const struct place *p, struct dinst_error *e)
 {
-	uint64_t room, wanted;
-	char limit[512];
+	struct memory_room room;
+	char purpose[120];
 	size_t threads, members;
-	int status = target_memory_room(s->target, &room, limit, sizeof(limit), e);
+	int status = target_memory_room(s->target, &room, e);
 
-	if (status || room == UINT64_MAX)
+	if (status || room.bytes == UINT64_MAX)
 		return status;
 	status = count_threads(s, p, &threads, &members, e);
 	if (status)
 		return status;
-	wanted = SLACK + (uint64_t)members * MEMBER_USED + (uint64_t)threads * RECORD_USED;
-	if (wanted <= room)
-		return 0;
-	return dinst_fail(e, DINST_REFUSED,
-			  "process %d (%s) would need %llu KiB for what is kept for its %zu "
-			  "threads%s, and its control group has only %llu KiB left, so that the "
-			  "kernel might kill it or hold it up: raise %s",
-			  (int)s->pid, target_name(s->target), (unsigned long long)(wanted >> 10),
-			  threads, members ? " (those of the processes forked from it too)" : "",
-			  (unsigned long long)(room >> 10), limit);
+	snprintf(purpose, sizeof(purpose), "for what is kept for its %zu threads%s", threads,
+		 members ? " (those of the processes forked from it too)" : "");
+	return target_check_room(s->target, &room,
+				 (uint64_t)members * MEMBER_USED + (uint64_t)threads * RECORD_USED,
+				 purpose, "", e);
 }
 
 static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct dinst_error *e)

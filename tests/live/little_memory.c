@@ -379,6 +379,7 @@ static void test_workers(void **state)
 	set_limit(directory, used_by(directory) + SCANTY);
 	assert_int_equal(try_insert(s, "latency", "handle", &result, &e), DINST_UNSUPPORTED);
 	print_message("%s\n", e.text);
+	assert_non_null(strstr(e.text, "65 threads"));
 	assert_non_null(strstr(e.text, strrchr(directory, '/')));
 	ask(h, "requests 1\n");
 	set_limit(directory, PLENTY);
