@@ -248,6 +248,14 @@ static int call_and_stop_from_inside(struct stop *s, void *arg, struct dinst_err
 	return code ? code : stop_from_inside(s, arg, e);
 }
 
+/* Whichever thread makes the call: it is the one that gets the signal here, or in the case before. */
+static int call_and_stop_second_from_inside(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const int code = call(s, e);
+
+	return code ? code : stop_second_from_inside(s, arg, e);
+}
+
 static int stop_from_outside(struct stop *s, void *arg, struct dinst_error *e)
 {
 	(void)s;
@@ -273,6 +281,8 @@ static const struct {
 	{"SIGSTOP to its second thread", stop_second_from_inside, false},
 	{"SIGSTOP before a call of ours", stop_from_inside_and_call, false},
 	{"SIGSTOP behind a call of ours", call_and_stop_from_inside, false},
+	{"SIGSTOP to its second thread behind a call of ours", call_and_stop_second_from_inside,
+	 false},
 	{"SIGSTOP from outside", stop_from_outside, true},
 	{"SIGSTOP from outside before a call of ours", stop_from_outside_and_call, true},
 };
