@@ -50,7 +50,10 @@ static void handle(int signal)
 	container->handled++;
 }
 
-/* In the container: for each order a signal to the first process, or (negative) to its second thread. */
+/* As an order: to the first thread. */
+enum { TO_FIRST = 1000 };
+
+/* In the container: for each order a signal to the first process, or to its first or (negative) its second thread. */
 static void send_as_ordered(void)
 {
 	int signal;
@@ -58,7 +61,9 @@ static void send_as_ordered(void)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while (read(container->orders[0], &signal, sizeof(signal)) == sizeof(signal)) {
 		const long failed = signal < 0 ? syscall(SYS_tgkill, 1, container->second, -signal)
-					       : kill(1, signal);
+				    : signal > TO_FIRST
+					    ? syscall(SYS_tgkill, 1, 1, signal - TO_FIRST)
+					    : kill(1, signal);
 
 		if (write(container->sent[1], &failed, sizeof(failed)) != sizeof(failed))
 			break;
@@ -248,12 +253,21 @@ static int call_and_stop_from_inside(struct stop *s, void *arg, struct dinst_err
 	return code ? code : stop_from_inside(s, arg, e);
 }
 
-/* Whichever thread makes the call: it is the one that gets the signal here, or in the case before. */
+/* One of the two has made the call, and is released with it as the only one that the signal is for. */
 static int call_and_stop_second_from_inside(struct stop *s, void *arg, struct dinst_error *e)
 {
 	const int code = call(s, e);
 
 	return code ? code : stop_second_from_inside(s, arg, e);
+}
+
+static int call_and_stop_first_from_inside(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const int code = call(s, e);
+
+	(void)arg;
+	order(TO_FIRST + SIGSTOP);
+	return code;
 }
 
 static int stop_from_outside(struct stop *s, void *arg, struct dinst_error *e)
@@ -282,6 +296,8 @@ static const struct {
 	{"SIGSTOP before a call of ours", stop_from_inside_and_call, false},
 	{"SIGSTOP behind a call of ours", call_and_stop_from_inside, false},
 	{"SIGSTOP to its second thread behind a call of ours", call_and_stop_second_from_inside,
+	 false},
+	{"SIGSTOP to its first thread behind a call of ours", call_and_stop_first_from_inside,
 	 false},
 	{"SIGSTOP from outside", stop_from_outside, true},
 	{"SIGSTOP from outside before a call of ours", stop_from_outside_and_call, true},
