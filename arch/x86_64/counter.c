@@ -212,6 +212,37 @@ static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *sp
 	x86_emit32(cold, spec->rseq_signature);
 }
 
+/*
+ * The flags that an addition changes, kept by lahf and seto. Not by pushf and popf: under a debugger
+ * that steps, pushf stores its trap flag, and what popf loads the kernel takes for the program's own
+ * (arch/x86/kernel/step.c): it would stay on, in a forked child as well, and end who has no debugger.
+ */
+static void emit_locked_add_keeping_flags(struct arch_buf *cold, const struct arch_counter *spec,
+					  const struct x86_count *c, size_t below)
+{
+	static const uint8_t keep[] = {0x9f, 0x0f, 0x90, 0xc0};	  /* lahf; seto %al */
+	static const uint8_t own[] = {0x48, 0x8b, 0x44, 0x24, 8}; /* mov 8(%rsp),%rax */
+	static const uint8_t give_back[] = {0x04, 0x7f, 0x9e};	  /* add $127,%al; sahf */
+	const bool wanted = c->index == RAX || c->addend == RAX;
+
+	x86_emit8(cold, 0x50 | RAX);
+	arch_note_pushed(cold, below + 8);
+	x86_emit(cold, keep, sizeof(keep));
+	if (wanted) {
+		x86_emit8(cold, 0x50 | RAX);
+		arch_note_pushed(cold, below + 16);
+		x86_emit(cold, own, sizeof(own));
+	}
+	emit_locked_add(cold, spec, c);
+	if (wanted) {
+		x86_emit8(cold, 0x58 | RAX);
+		arch_note_pushed(cold, below + 8);
+	}
+	x86_emit(cold, give_back, sizeof(give_back));
+	x86_emit8(cold, 0x58 | RAX);
+	arch_note_pushed(cold, below);
+}
+
 static void emit_locked_path(struct arch_buf *cold, const struct arch_counter *spec,
 			     const struct x86_count *c, taddr_t commit)
 {
@@ -224,15 +255,10 @@ static void emit_locked_path(struct arch_buf *cold, const struct arch_counter *s
 		x86_emit(cold, step_over, sizeof(step_over));
 		arch_note_pushed(cold, below);
 	}
-	if (!c->flags) {
-		x86_emit8(cold, 0x9c); /* pushf */
-		arch_note_pushed(cold, below + 8);
-	}
-	emit_locked_add(cold, spec, c);
-	if (!c->flags) {
-		x86_emit8(cold, 0x9d); /* popf */
-		arch_note_pushed(cold, below);
-	}
+	if (c->flags)
+		emit_locked_add(cold, spec, c);
+	else
+		emit_locked_add_keeping_flags(cold, spec, c, below);
 	if (step) {
 		x86_emit(cold, step_back, sizeof(step_back));
 		arch_note_pushed(cold, c->pushed);

@@ -35,8 +35,6 @@ struct stepper {
 	unsigned long steps, sequences;
 };
 
-enum { PUSHF = 0x9c, TRAP_FLAG = 1 << 8 };
-
 static inline void step_read(const struct stepper *p, uint64_t address, void *bytes, size_t size)
 {
 	const struct iovec remote = {.iov_base = (void *)address, .iov_len = size};
@@ -123,9 +121,7 @@ static inline void step_watch(const struct stepper *p, uint64_t address)
 /* One instruction, or one restartable sequence. */
 static inline void step_once(struct stepper *p)
 {
-	const uint64_t end = step_sequence_end(p), from = p->regs.rip;
-	const bool pushes = !p->signal && step_byte(p, from) == PUSHF;
-	uint64_t flags;
+	const uint64_t end = step_sequence_end(p);
 
 	if (p->ended)
 		return;
@@ -139,12 +135,6 @@ static inline void step_once(struct stepper *p)
 	}
 	step_go(p, PTRACE_SINGLESTEP);
 	p->steps++;
-	if (p->ended || !pushes || p->regs.rip != from + 1)
-		return;
-	/* It has pushed what makes us come back, which would end the target once we have left. */
-	thread_peek(p->pid, p->regs.rsp, &flags, sizeof(flags));
-	flags &= ~(uint64_t)TRAP_FLAG;
-	thread_poke(p->pid, p->regs.rsp, &flags, sizeof(flags));
 }
 
 static inline void step_find_sequences(struct stepper *p)
