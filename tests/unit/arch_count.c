@@ -352,10 +352,8 @@ static long moves_stack(const struct arch_insn *insn)
 
 	/* Neither pushf nor popf: a debugger that steps leaves the trap flag with them. */
 	assert_true(*b != 0x9c && *b != 0x9d);
-	if ((*b & 0xf8) == 0x50)
-		return 8;
-	if ((*b & 0xf8) == 0x58)
-		return -8;
+	if ((*b & 0xf0) == 0x50)
+		return *b & 8 ? -8 : 8;
 	if (insn->bytes[1] == 0x8d && insn->bytes[3] == 0x24)
 		return insn->bytes[2] == 0x64 ? 128 : -128;
 	return 0;
