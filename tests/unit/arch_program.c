@@ -217,6 +217,21 @@ static void test_random(void **state)
 	assert_true(sum.slots > 100 && sum.flagless > 100);
 }
 
+/*
+ * fear D1, D2: the same where each addition is one of those whose sequence was aborted: the flags are kept
+ * there too
+ */
+static void test_aborted(void **state)
+{
+	struct sum sum = {0};
+
+	(void)state;
+	no_processor = true;
+	check_random(ROUNDS, true, &sum);
+	no_processor = false;
+	assert_true(sum.flagless > 100);
+}
+
 /* The same judge for what the optimiser has made of them. */
 static void test_optimised(void **state)
 {
@@ -393,7 +408,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),	     cmocka_unit_test(test_optimised),
 		cmocka_unit_test(test_shared_frame), cmocka_unit_test(test_locked),
-		cmocka_unit_test(test_plain_count),
+		cmocka_unit_test(test_plain_count),  cmocka_unit_test(test_aborted),
 	};
 
 	alarm(100 * SLOWER);

@@ -75,13 +75,23 @@ static inline int map_all(void)
 	return 0;
 }
 
+/* In the place of the thread's struct rseq, as long as `no_processor`: additions go to the locked slot. */
+static __thread struct {
+	int32_t start, cpu;
+	uint64_t sequence;
+} unregistered __attribute__((unused)) = {.cpu = -1};
+static bool no_processor;
+
 static inline struct arch_environment environment(enum arch_count_mode mode)
 {
 	return (struct arch_environment){
 		.counter = {.mode = mode,
 			    .cpu_shift = CPU_SHIFT,
 			    .cpus = CPUS,
-			    .rseq_offset = __rseq_offset,
+			    .rseq_offset =
+				    no_processor ? (int64_t)(address_of(&unregistered) -
+							     address_of(__builtin_thread_pointer()))
+						 : __rseq_offset,
 			    .rseq_signature = RSEQ_SIG,
 			    .cpu_table = address_of(counters) + TABLE_OFFSET},
 	};
