@@ -212,22 +212,16 @@ static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *sp
 	x86_emit32(cold, spec->rseq_signature);
 }
 
-/*
- * The flags that an addition changes, kept by lahf and seto. Not by pushf and popf: under a debugger
- * that steps, pushf stores its trap flag, and what popf loads the kernel takes for the program's own
- * (arch/x86/kernel/step.c): it would stay on, in a forked child as well, and end who has no debugger.
- */
+/* The flags are kept in rax, which may be the number or the index. */
 static void emit_locked_add_keeping_flags(struct arch_buf *cold, const struct arch_counter *spec,
 					  const struct x86_count *c, size_t below)
 {
-	static const uint8_t keep[] = {0x9f, 0x0f, 0x90, 0xc0};	  /* lahf; seto %al */
 	static const uint8_t own[] = {0x48, 0x8b, 0x44, 0x24, 8}; /* mov 8(%rsp),%rax */
-	static const uint8_t give_back[] = {0x04, 0x7f, 0x9e};	  /* add $127,%al; sahf */
 	const bool wanted = c->index == RAX || c->addend == RAX;
 
 	x86_emit8(cold, 0x50 | RAX);
 	arch_note_pushed(cold, below + 8);
-	x86_emit(cold, keep, sizeof(keep));
+	x86_emit_keep_flags(cold, true, true);
 	if (wanted) {
 		x86_emit8(cold, 0x50 | RAX);
 		arch_note_pushed(cold, below + 16);
@@ -238,7 +232,7 @@ static void emit_locked_add_keeping_flags(struct arch_buf *cold, const struct ar
 		x86_emit8(cold, 0x58 | RAX);
 		arch_note_pushed(cold, below + 8);
 	}
-	x86_emit(cold, give_back, sizeof(give_back));
+	x86_emit_restore_flags(cold, true, true);
 	x86_emit8(cold, 0x58 | RAX);
 	arch_note_pushed(cold, below);
 }

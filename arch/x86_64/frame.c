@@ -196,10 +196,29 @@ static void open_named(struct arch_buf *out, struct arch_frame *f)
 			emit_move(out, kept(f, names[i]) & 15, names[i]);
 }
 
+void x86_emit_keep_flags(struct arch_buf *out, bool flags, bool overflow)
+{
+	static const uint8_t seto[] = {0x0f, 0x90, 0xc0};
+
+	if (flags)
+		x86_emit8(out, 0x9f);
+	if (overflow)
+		x86_emit(out, seto, sizeof(seto));
+}
+
+void x86_emit_restore_flags(struct arch_buf *out, bool flags, bool overflow)
+{
+	static const uint8_t add[] = {0x04, 0x7f}; /* add $127,%al: OF if al is 1 */
+
+	if (overflow)
+		x86_emit(out, add, sizeof(add));
+	if (flags)
+		x86_emit8(out, 0x9e);
+}
+
 void arch_frame_open(struct arch_buf *out, struct arch_frame *f)
 {
 	static const uint8_t step_over[] = {0x48, 0x8d, 0x64, 0x24, 0x80}; /* lea -128(%rsp),%rsp */
-	static const uint8_t seto[] = {0x0f, 0x90, 0xc0};
 
 	plan(f);
 	if (f->saves & SAVE_RED_ZONE) {
@@ -211,10 +230,7 @@ void arch_frame_open(struct arch_buf *out, struct arch_frame *f)
 		if (f->saves & (uint64_t)SAVE_SCRATCH << i)
 			push(out, f, f->reg[i]);
 	open_named(out, f);
-	if (f->saves & SAVE_FLAGS)
-		x86_emit8(out, 0x9f);
-	if (f->saves & SAVE_OVERFLOW)
-		x86_emit(out, seto, sizeof(seto));
+	x86_emit_keep_flags(out, f->saves & SAVE_FLAGS, f->saves & SAVE_OVERFLOW);
 	if (kept(f, KEPT_FLAGS) == KEEP_PUSHED)
 		push(out, f, RAX);
 	else if (kept(f, KEPT_FLAGS))
@@ -235,16 +251,11 @@ static void pop(struct arch_buf *out, unsigned reg, size_t *pushed)
 
 static void close_flags(struct arch_buf *out, const struct arch_frame *f, size_t *pushed)
 {
-	static const uint8_t overflow[] = {0x04, 0x7f}; /* add $127,%al: OF if al is 1 */
-
 	if (kept(f, KEPT_FLAGS) == KEEP_PUSHED)
 		pop(out, RAX, pushed);
 	else if (kept(f, KEPT_FLAGS))
 		emit_move(out, RAX, kept(f, KEPT_FLAGS) & 15);
-	if (f->saves & SAVE_OVERFLOW)
-		x86_emit(out, overflow, sizeof(overflow));
-	if (f->saves & SAVE_FLAGS)
-		x86_emit8(out, 0x9e);
+	x86_emit_restore_flags(out, f->saves & SAVE_FLAGS, f->saves & SAVE_OVERFLOW);
 }
 
 void arch_frame_close(struct arch_buf *out, const struct arch_frame *f)

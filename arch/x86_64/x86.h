@@ -233,6 +233,15 @@ void x86_emit_relative(struct arch_buf *out, taddr_t target);
 void x86_emit_nops(struct arch_buf *out, size_t count);
 
 /*
+ * lahf (SF, ZF, AF, PF and CF: `flags`) and seto %al (OF: `overflow`), and from what they have left in ax
+ * the flags again. Not by pushf and popf: under a debugger that steps, pushf stores its trap flag, and
+ * what popf loads the kernel takes for the program's own (arch/x86/kernel/step.c): it would stay on, in
+ * a forked child as well, and end who has no debugger.
+ */
+void x86_emit_keep_flags(struct arch_buf *out, bool flags, bool overflow);
+void x86_emit_restore_flags(struct arch_buf *out, bool flags, bool overflow);
+
+/*
  * Where in an open frame the contents that register `reg` had at the place are:
  * true: in register *at, false: on the stack, *at bytes above the stack pointer.
  * For registers that the frame `reads`, or does not change.

@@ -20,20 +20,16 @@ if [ $# -eq 0 ]; then
 	done
 fi
 
-# groups.sh waits for the kernel, most of its minute: short ones, none of which is about times, run beside it.
-beside=(groups containers coredump files limits oddities places privileges users)
-
-is_beside() {
-	[[ " ${beside[*]} " == *" $(basename "$1" .sh) "* ]]
-}
-
 if [ -z "${HOURS:-}" ]; then
+	# groups.sh waits for the kernel, most of its minute: short ones, none of which is about times, run beside it.
 	together=() alone=()
 	for program in "${programs[@]}"; do
-		if is_beside "$program"; then together+=("$program"); else alone+=("$program"); fi
+		case $(basename "$program" .sh) in
+		groups) together=("$program" "${together[@]}") ;;
+		containers | coredump | files | limits | oddities | places | privileges | users) together+=("$program") ;;
+		*) alone+=("$program") ;;
+		esac
 	done
-	# The longest one is the first to begin.
-	mapfile -t together < <(printf '%s\n' "${together[@]}" | grep . | awk '{ print !/groups/, $0 }' | sort -s | cut -d' ' -f2-)
 	exec tests/run.sh -t 1800 -p "${together[@]}" -s "${alone[@]}"
 fi
 

@@ -232,6 +232,30 @@ static void test_aborted(void **state)
 	assert_true(sum.flagless > 100);
 }
 
+/* fear D1, D2: likewise where arguments are added and the flags are live */
+static void test_aborted_arguments(void **state)
+{
+	static struct made m;
+
+	(void)state;
+	run_init();
+	no_processor = true;
+	for (unsigned i = 0; i < 1000; i++) {
+		begin_program(&m, ARCH_COUNT_PER_CPU);
+		m.frame.live = random_live() | SET_FLAGS;
+		m.frame.red_zone = choose(2);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT, .result = 1});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT, .result = 2, .number = 1});
+		add_op(&m,
+		       (struct arch_op){.kind = ARCH_OP_COUNT, .b = 1, .number = counter_at(0)});
+		add_op(&m,
+		       (struct arch_op){.kind = ARCH_OP_COUNT, .b = 2, .number = counter_at(1)});
+		check(&m, false);
+		assert_false(m.frame.needs & ARCH_NEED_FLAGS);
+	}
+	no_processor = false;
+}
+
 /* The same judge for what the optimiser has made of them. */
 static void test_optimised(void **state)
 {
@@ -406,9 +430,13 @@ static void test_plain_count(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),	     cmocka_unit_test(test_optimised),
-		cmocka_unit_test(test_shared_frame), cmocka_unit_test(test_locked),
-		cmocka_unit_test(test_plain_count),  cmocka_unit_test(test_aborted),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_optimised),
+		cmocka_unit_test(test_shared_frame),
+		cmocka_unit_test(test_locked),
+		cmocka_unit_test(test_plain_count),
+		cmocka_unit_test(test_aborted),
+		cmocka_unit_test(test_aborted_arguments),
 	};
 
 	alarm(100 * SLOWER);
