@@ -21,7 +21,7 @@
  * and what seldom does, apart from it so that it costs no room in the caches:
  *
  *	D: struct rseq_cs {1b, length, locked}, signature
- *	locked, and abort: lock incq; jmp 2b (with the flags pushed, on the right)
+ *	locked, and abort: lock incq; jmp 2b (on the right: between lahf and sahf)
  *
  * An aborted sequence is not tried again: a thread that gets a signal at each of
  * its instructions, as one does that executes itself step by step, would never

@@ -256,6 +256,38 @@ static void test_aborted_arguments(void **state)
 	no_processor = false;
 }
 
+/*
+ * fear D1, D2: likewise with a number, or a counter's place, that the program has made in a register that
+ * is dead: rax among them, in which the flags are kept there
+ */
+static void test_aborted_in_dead_registers(void **state)
+{
+	static struct made m;
+
+	(void)state;
+	run_init();
+	no_processor = true;
+	for (unsigned i = 0; i < 4000; i++) {
+		const bool place = choose(2);
+
+		begin_program(&m, ARCH_COUNT_PER_CPU);
+		m.frame.live = (random_live() & ~SET(RAX)) | SET_FLAGS;
+		m.frame.red_zone = choose(2);
+		m.frame.before = choose(2) ? 8 : 0;
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_CONST,
+					    .result = 1,
+					    .number = place ? 8 * choose(COUNTERS) : run_random()});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_COUNT,
+					    .a = place ? 1 : 0,
+					    .b = place ? 0 : 1,
+					    .immediate = 3,
+					    .number = counter_at(0)});
+		check(&m, false);
+		assert_false(m.frame.needs & ARCH_NEED_FLAGS);
+	}
+	no_processor = false;
+}
+
 /* The same judge for what the optimiser has made of them. */
 static void test_optimised(void **state)
 {
@@ -437,6 +469,7 @@ int main(void)
 		cmocka_unit_test(test_plain_count),
 		cmocka_unit_test(test_aborted),
 		cmocka_unit_test(test_aborted_arguments),
+		cmocka_unit_test(test_aborted_in_dead_registers),
 	};
 
 	alarm(100 * SLOWER);
