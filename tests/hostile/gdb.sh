@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # gdb.sh - gdb beside us: it walks the stacks of an instrumented process, comes
-# and goes, and while it is there it is named as what is in the way.
+# and goes, and while it is there it is named as what is in the way. It goes
+# through a counter instruction by instruction, and leaves the process as it was.
 . "$(dirname "$0")/lib.sh"
 
 need gdb
@@ -47,4 +48,38 @@ wait_for 60 counts "$(field id more)" "$server" || fail "nothing was counted aft
 json detach detach -p "$server"
 [ "$(field left detach)" = 0 ] || fail "something is left: $(cat "$work/detach")"
 end_server
+
+# children_of_stepped: how many have ended well; more_children NUMBER: more than that.
+children_of_stepped() {
+	tail -1 "$work/stepped.log" | cut -d' ' -f2
+}
+more_children() {
+	[ "$(children_of_stepped)" -gt "$1" ]
+}
+
+# A sequence is aborted at each step, so that the other way through the counter is taken, and flags are live.
+gcc -O1 -Wall tests/hostile/programs/carried.c -o "$work/carried" || fail "carried cannot be built"
+"$work/carried" >"$work/stepped.log" &
+stepped=$!
+children+=("$stepped")
+wait_for 60 test -s "$work/stepped.log" || fail "carried does not start"
+json attach attach "$stepped"
+json steps insert calls /Code/carried/carried -p "$stepped"
+for i in 1 2 3 4 5; do
+	before=$(read_value "$(field id steps)" "$stepped")
+	timeout 60 gdb -nx -batch -p "$stepped" -ex 'stepi 1500' -ex 'x/i $pc' -ex detach >"$work/gdb.out" 2>"$work/gdb.err" ||
+		fail "gdb: $(tail -2 "$work/gdb.err")"
+	grep -q '^=> 0x' "$work/gdb.out" || fail "gdb has not made its steps: $(cat "$work/gdb.out" "$work/gdb.err")"
+	kill -0 "$stepped" 2>/dev/null || fail "carried does not survive a debugger's steps"
+	wait_for 60 more_children $(($(children_of_stepped) + 1)) || fail "carried's children do not survive a debugger's steps"
+	[ "$(read_value "$(field id steps)" "$stepped")" -gt "$before" ] || fail "nothing is counted after the steps"
+done
+json detach detach -p "$stepped"
+[ "$(field left detach)" = 0 ] || fail "something is left: $(cat "$work/detach")"
+wait_for 60 more_children $(($(children_of_stepped) + 1)) || fail "carried does not go on without us"
+kill "$stepped"
+wait "$stepped"
+[ $? -eq 143 ] || fail "carried ended with status $?"
+say "gdb went through a counter five times, and was followed by children"
+
 pass "stacks walked, tracer named, nothing left"
