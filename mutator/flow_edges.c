@@ -76,16 +76,29 @@ int flow_run_over(struct flow *f, vaddr_t at, vaddr_t hi, struct dinst_error *e)
 
 /*
  * What stands in front of it cannot be read to its end. Where a function begins its symbol says; where the
- * rest of one goes on behind another only that other's size does, which may be wrong.
+ * rest of one goes on behind another only that other's size does, which may be wrong. Then
+ * no instruction in there is known.
  */
 static void doubt_piece(struct flow *f, vaddr_t lo)
 {
 	const struct piece *p = flow_piece(f, lo);
+	vaddr_t hi;
 
 	if (!p || p->lo != lo || freemap_starting_at(f->map, lo) >= 0)
 		return;
-	for (vaddr_t v = lo; v < p->hi; v++)
+	hi = p->hi;
+	mark_every_offset(f, lo, hi);
+	for (vaddr_t v = lo; v < hi; v++)
 		flow_mark(f, v, MARK_CONFLICT);
+}
+
+/* In front of it is the rest of another one in which a third lies: that is not read as often as it would take. */
+static void doubt_behind_rest(struct flow *f, vaddr_t lo)
+{
+	const long before = lo ? freemap_before(f->map, lo - 1) : -1;
+
+	if (before >= 0 && freemap_primary(f->map, (uint32_t)before).hi != lo)
+		doubt_piece(f, lo);
 }
 
 /* The part of [lo, hi) that belongs to the function `index`. */
@@ -163,6 +176,7 @@ int flow_neighbours(struct flow *f, struct dinst_error *e)
 		vaddr_t lo = f->pieces[i].lo, hi = f->pieces[i].hi;
 		vaddr_t from = lo > reach ? lo - reach : 0;
 
+		doubt_behind_rest(f, lo);
 		r = mark_stretch(&walks, from > done ? from : done, lo, e);
 		if (r == 0)
 			r = mark_stretch(&walks, hi > done ? hi : done, hi + reach, e);

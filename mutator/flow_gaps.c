@@ -31,6 +31,8 @@ struct walk {
 	uint8_t *seen; /* a byte for each of the gap's */
 	vaddr_t *work; /* room for as many */
 	size_t work_count;
+	bool run_into; /* control may come to lo from what is in front of it */
+	bool sure;     /* what is in front of it ends where an instruction does */
 };
 
 static void add_work(struct walk *w, vaddr_t v)
@@ -137,10 +139,21 @@ static bool is_branched_to(const struct flow *f, vaddr_t v)
 	return false;
 }
 
-/* What is left of functions in which others lie. */
+/* Straight on from v an instruction begins at `end`. */
+static bool reads_to(const struct walk *w, vaddr_t v, vaddr_t end)
+{
+	struct arch_insn insn;
+
+	while (v < end && arch_decode(w->bytes + (v - w->lo), w->hi - v, v, &insn) == ARCH_OK)
+		v += insn.length;
+	return v == end;
+}
+
+/* What is left of functions in which others lie; not sure to be read right where one's size may be wrong. */
 static int walk_outer(struct walk *w, struct dinst_error *e)
 {
 	const struct image_function *functions;
+	bool sure = w->sure;
 	vaddr_t v = w->lo;
 	int r = 0;
 
@@ -153,8 +166,11 @@ static int walk_outer(struct walk *w, struct dinst_error *e)
 			break;
 		if (end > w->hi)
 			end = w->hi;
+		if (!sure)
+			try_offsets(w, v);
 		if (!flow_contains(w->f, v))
 			r = walk_line(w, v, end, IS_FUNCTION, e);
+		sure = sure && reads_to(w, v, end);
 		v = end;
 	}
 	return r < 0 ? r : walk_work(w, IS_CODE, e);
@@ -222,12 +238,12 @@ static int walk_referred_to(struct walk *w, enum footing footing, bool *more, st
 	return r;
 }
 
-static int walk_all(struct walk *w, bool run_into, struct dinst_error *e)
+static int walk_all(struct walk *w, struct dinst_error *e)
 {
 	bool more = false;
 	int r = walk_outer(w, e);
 
-	if (r == 0 && run_into) {
+	if (r == 0 && w->run_into) {
 		add_work(w, w->lo);
 		r = walk_work(w, IS_CODE, e);
 	}
@@ -238,8 +254,7 @@ static int walk_all(struct walk *w, bool run_into, struct dinst_error *e)
 	return r < 0 || !more ? r : walk_referred_to(w, MAY_BE_CODE, &more, e);
 }
 
-/* `run_into`: control may come to lo from what is in front of it. */
-static int walk_range(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, bool run_into,
+static int walk_range(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, bool run_into, bool sure,
 		      struct dinst_error *e)
 {
 	struct flow *f = walks->f;
@@ -249,6 +264,8 @@ static int walk_range(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, bool run_
 			 .outs = &walks->outs,
 			 .lo = lo,
 			 .hi = hi,
+			 .run_into = run_into,
+			 .sure = sure,
 			 .bytes = image_code(f->img, lo, &size)};
 	int r;
 
@@ -265,7 +282,7 @@ static int walk_range(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, bool run_
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for %llu bytes between functions",
 			       (unsigned long long)(w.hi - lo));
 	else
-		r = walk_all(&w, run_into, e);
+		r = walk_all(&w, e);
 	free(w.seen);
 	free(w.work);
 	return r;
@@ -289,14 +306,21 @@ static int walk_gap(struct gap_walks *walks, struct gap_walk *gap, struct dinst_
 	const struct image_range *text;
 	size_t texts = image_text(f->img, &text);
 	bool into = gap->before >= 0 && freemap_runs_off(f->map, (uint32_t)gap->before);
+	const struct sweep *front;
+	bool sure = true;
 	int r = 0;
 
+	if (gap->before >= 0) {
+		r = freemap_sweep(f->map, (uint32_t)gap->before, &front, e);
+		sure = r == 0 && front->end == front->hi;
+	}
 	for (size_t i = 0; i < texts && r == 0; i++) {
 		vaddr_t from = text[i].lo > all.lo ? text[i].lo : all.lo;
 		vaddr_t to = text[i].hi < all.hi ? text[i].hi : all.hi;
 
 		if (from < to)
-			r = walk_range(walks, from, to, into && from == all.lo, e);
+			r = walk_range(walks, from, to, into && from == all.lo,
+				       sure || from != all.lo, e);
 	}
 	gap->known = walks->outs.updates;
 	return r;

@@ -4,106 +4,12 @@
  * from chance, jump tables, data in code, calls that do not come back. The
  * functions are those of tests/live/targets/image-flow.S, image-parts.S, image-jumps.S and image-fixed.S.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "mutator/flow.h"
-#include "mutator/hits.h"
-#include "mutator/window.h"
-
-static struct image *img;
-static struct freemap *map;
-
-static int open_named(const char *name)
-{
-	const char *build = getenv("DINST_BUILD");
-	struct dinst_error e = {0};
-	char path[4096];
-	int fd, r;
-
-	snprintf(path, sizeof(path), "%s/tests/live/targets/%s", build ? build : "build", name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	r = image_open(fd, path, NULL, &img, &e);
-	close(fd);
-	if (r == 0)
-		r = freemap_of(img, &map, &e);
-	if (r < 0)
-		print_error("%s\n", e.text);
-	return r;
-}
+#include "tests/unit/image_flow.h"
 
 static int open_target(void **state)
 {
 	(void)state;
 	return open_named("image-flow");
-}
-
-static int close_target(void **state)
-{
-	(void)state;
-	image_close(img);
-	return 0;
-}
-
-static uint32_t find(const char *name)
-{
-	struct dinst_error e = {0};
-	uint32_t *found, index;
-	size_t count;
-
-	if (image_match(img, name, &found, &count, &e) < 0 || count != 1)
-		fail_msg("%s: not one function", name);
-	index = found[0];
-	free(found);
-	return index;
-}
-
-static vaddr_t start_of(const char *name)
-{
-	const struct image_function *functions;
-
-	image_functions(img, &functions);
-	return functions[find(name)].address;
-}
-
-static struct flow build(const char *name)
-{
-	struct dinst_error e = {0};
-	struct flow f;
-
-	if (flow_build(&f, img, map, find(name), &e) < 0)
-		fail_msg("%s: %s", name, e.text);
-	return f;
-}
-
-/* Marks of the byte at `offset` of the function. */
-static unsigned marks_of(const char *name, unsigned offset)
-{
-	struct flow f = build(name);
-	unsigned marks = flow_marks(&f, start_of(name) + offset);
-
-	flow_release(&f);
-	return marks;
-}
-
-static bool is_unresolved(const char *name)
-{
-	struct flow f = build(name);
-	bool unresolved = f.unresolved;
-
-	flow_release(&f);
-	return unresolved;
 }
 
 /* ------------------------------------------------------- chance and truth */
