@@ -111,11 +111,17 @@ int target_explain_filter(pid_t pid, struct dinst_error *e);
 uint64_t stop_budget_ns(size_t threads, unsigned deadline_us, unsigned patience);
 
 /*
- * The last resort: a try that has not ended after four of those budgets and so many ms (ten
+ * The last resort: a try in which nothing goes on for four of those budgets and so many ms (ten
  * seconds; tests make it less), since our own thread hangs in the kernel or was stopped itself,
  * kills this process, so that the kernel lets the target go.
  */
 extern unsigned stop_last_resort_ms;
+
+/*
+ * Something goes on: the tracer begins another part of the stop, or looks once more at who is on his
+ * way back. Where it has to wait for a processor in each of them, all together may take longer.
+ */
+void stop_goes_on(void);
 
 /* struct timespec of a 64-bit program. */
 struct sleep_time {

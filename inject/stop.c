@@ -29,9 +29,10 @@ enum {
 	RUNS_FOR_STOOD = 2,
 	LET_GO_NS = 1000000000, /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
-	FIRST_NS = 50000000, /* a tracer goes first for so long, and a fifth more */
-	FIRST_MOST = 64,     /* nested ones that do */
-	BUDGETS = 4,	     /* to stop, to work, to let go, and for luck */
+	FIRST_NS = 50000000,	       /* a tracer goes first for so long, and a fifth more, ... */
+	FIRST_LONGEST_NS = 1000000000, /* ... and up to that as long as it is of use */
+	FIRST_MOST = 64,	       /* nested ones that do */
+	BUDGETS = 4,		       /* to stop, to work, to let go, and for luck */
 };
 
 struct attempt {
@@ -58,11 +59,18 @@ struct attempt {
 struct last_resort {
 	uint64_t until_ns;
 	pid_t tracer_tid; /* of the innermost */
-	/* Tracers that go first, by how deep they are nested, and until when; 0: none does yet. */
+	/* Tracers that go first, by how deep they are nested, since when, and until when; 0: none does yet. */
 	pid_t first[FIRST_MOST];
-	uint64_t first_until_ns;
+	uint64_t first_since_ns, first_until_ns;
 	timer_t timer;
 	bool armed;
+};
+
+/* A tracer as it was seen when a span of FIRST_NS began, which ends at `until_ns`. */
+struct first_look {
+	uint64_t until_ns;
+	pid_t tracer_tid;
+	struct proc_usage usage;
 };
 
 static _Thread_local struct attempt *traced_for; /* by this thread */
@@ -127,6 +135,7 @@ static void run(struct attempt *a, struct stop *s)
 	if (!s->nested)
 		cgroup_find_freezer(target_memory_tid(s->target));
 	target_hold(s->target);
+	stop_goes_on();
 	a->code = stop_gather(s, deadline_us, a->patience, a->e);
 	a->starved = s->starved;
 	if (!a->code)
@@ -134,6 +143,7 @@ static void run(struct attempt *a, struct stop *s)
 	if (!a->code) {
 		s->target->memory_tid_stays = target_find_memory_tid(s->target) && holds_memory(s);
 		a->worked = true;
+		stop_goes_on();
 		a->code = a->work(s, a->arg, a->e);
 		s->target->memory_tid_stays = false;
 		/* Whatever failed for want of a target, that is the reason. */
@@ -144,6 +154,7 @@ static void run(struct attempt *a, struct stop *s)
 					     (int)s->target->pid, s->target->name);
 		}
 	}
+	stop_goes_on();
 	stop_release(s);
 	target_unhold(s->target);
 	a->held_ns = s->longest_ns;
@@ -157,10 +168,11 @@ static void run(struct attempt *a, struct stop *s)
 /*
  * While the target stands still its tracer waits for no CPU: on a machine with far more work than
  * CPUs a fair share would be a long stop. It sleeps whenever it waits. Where that is not permitted
- * (CAP_SYS_NICE, RLIMIT_RTPRIO, a limit for all real-time work) it has its fair share, and so it has
- * after FIRST_NS: where others of a real-time priority take the CPUs for good, the kernel keeps
- * something for fair shares only, and without that even its end would let nobody go. Who has
- * a real-time policy of somebody else's is not put below that, but has it for FIRST_NS only as well.
+ * (CAP_SYS_NICE, RLIMIT_RTPRIO, a limit for all real-time work) it has its fair share. So it has
+ * after FIRST_NS if it waits for a CPU all the same: where others of a real-time priority take them for
+ * good, the kernel keeps something for fair shares only, and without that even its end would let nobody
+ * go. And so it has after FIRST_LONGEST_NS. Who has a real-time policy of somebody else's is not put
+ * below that, but has it for no longer than that either.
  */
 void stop_go_first(struct stop *s)
 {
@@ -174,10 +186,12 @@ void stop_go_first(struct stop *s)
 	if (s->first || traced_for->depth >= FIRST_MOST || getrlimit(RLIMIT_RTTIME, &limit) ||
 	    limit.rlim_cur != RLIM_INFINITY)
 		return;
-	if (!s->nested)
+	if (!s->nested) {
+		__atomic_store_n(&l->first_since_ns, now, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&l->first_until_ns, now + FIRST_NS, __ATOMIC_SEQ_CST);
-	else if (now >= __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST))
+	} else if (now >= __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST)) {
 		return;
+	}
 	/* Told before: who is to make it fair again must not wait for it. */
 	__atomic_store_n(&l->first[traced_for->depth], gettid(), __ATOMIC_SEQ_CST);
 	s->first = !is_fair || !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest);
@@ -273,6 +287,11 @@ static uint64_t may_take_ns(const struct attempt *a)
 		       stop_budget_ns(threads > 0 ? (size_t)threads : 0, deadline_us, a->patience);
 }
 
+void stop_goes_on(void)
+{
+	last_resort_extend(traced_for->last_resort, traced_for);
+}
+
 static void tell_last_resort(const struct last_resort *l, const struct target *t)
 {
 	const pid_t tracer = __atomic_load_n(&l->tracer_tid, __ATOMIC_RELAXED);
@@ -300,6 +319,48 @@ static void make_fair(struct last_resort *l)
 	}
 }
 
+/*
+ * Since `before` it has had a CPU when it wanted one, but for half of the time at most. The kernel adds a
+ * time of waiting when it is over.
+ */
+static bool is_served(pid_t tracer, const struct proc_usage *before)
+{
+	struct proc_usage now;
+	struct proc_stat stat;
+
+	proc_usage_read(tracer, &now);
+	if (!before->known || !now.known || now.wait_ns - before->wait_ns > FIRST_NS / 2 ||
+	    proc_thread_stat_read(getpid(), tracer, &stat))
+		return false;
+	return now.run_ns != before->run_ns || now.sleeps != before->sleeps || stat.state != 'R';
+}
+
+/* Whoever goes first does so for another FIRST_NS, or no longer. */
+static void look_at_first(struct last_resort *l, struct first_look *look)
+{
+	const uint64_t since = __atomic_load_n(&l->first_since_ns, __ATOMIC_SEQ_CST);
+	const pid_t tracer = __atomic_load_n(&l->tracer_tid, __ATOMIC_RELAXED);
+	const uint64_t now = clock_ns();
+	uint64_t until = __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST);
+	const bool is_new = until != look->until_ns || tracer != look->tracer_tid;
+
+	if (!until || (now < until && !is_new))
+		return;
+	if (now >= until) {
+		if (now - since >= FIRST_LONGEST_NS ||
+		    (!is_new && !is_served(tracer, &look->usage))) {
+			make_fair(l);
+			return;
+		}
+		if (__atomic_compare_exchange_n(&l->first_until_ns, &until, now + FIRST_NS, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			until = now + FIRST_NS;
+	}
+	look->until_ns = until;
+	look->tracer_tid = tracer;
+	proc_usage_read(tracer, &look->usage);
+}
+
 /* Returns 0 when the thread has ended, or what pthread_clockjoin_np(3) says. */
 static int join_until(pthread_t thread, uint64_t until_ns)
 {
@@ -321,14 +382,11 @@ static int join_until(pthread_t thread, uint64_t until_ns)
 
 static void join_or_die(pthread_t tracer, struct last_resort *l, const struct target *t)
 {
-	uint64_t now, first_until;
+	struct first_look look = {0};
 
 	do {
-		now = clock_ns();
-		first_until = __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST);
-		if (first_until && now >= first_until)
-			make_fair(l);
-		if (!join_until(tracer, now + FIRST_NS / 5))
+		look_at_first(l, &look);
+		if (!join_until(tracer, clock_ns() + FIRST_NS / 5))
 			return;
 	} while (clock_ns() < __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
 	tell_last_resort(l, t);

@@ -531,6 +531,7 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 	code = wait_uninterruptible(s, budget_ns, e);
 	if (!code) {
 		stop_go_first(s);
+		stop_goes_on();
 		s->deadline_ns = clock_ns() + budget_ns;
 		tracer_arm(&s->tracer, s->deadline_ns);
 		code = gather_all(s, e);

@@ -383,6 +383,7 @@ static void wait_for_returning(struct stop *s)
 
 	s->ask_until_ns = until;
 	while ((look_at_returning(s, &came) || came) && clock_ns() < until + RETURN_NS) {
+		stop_goes_on();
 		took = clock_ns() - looked;
 		asked = is_somebody_asked(s);
 		if (!asked)
@@ -414,6 +415,7 @@ void stop_release(struct stop *s)
 	stop_step_back(s);
 	release_stragglers(s);
 	wait_for_returning(s);
+	stop_goes_on();
 	tracer_arm(&s->tracer, 0);
 	stop_restart_expire(s);
 	for (size_t i = 0; i < s->held_count; i++)

@@ -145,12 +145,73 @@ static void test_tracer_is_starved(void **state)
 	harness_end(h, 0);
 }
 
+enum { LONGER_MS = 300, PATIENCE_MS = 30000 };
+
+static void rest_ms(unsigned ms)
+{
+	const uint64_t until = clock_ns() + ms * 1000000ull;
+
+	while (clock_ns() < until)
+		usleep(1000);
+}
+
+/* What it has then, after a stop that takes longer than a span of going first. */
+static int take_longer(struct stop *s, void *policy, struct dinst_error *e)
+{
+	rest_ms(LONGER_MS);
+	return see_policy(s, policy, e);
+}
+
+/* Until it has a fair share, or for long. */
+static int work_until_fair(struct stop *s, void *policy, struct dinst_error *e)
+{
+	const uint64_t until = clock_ns() + PATIENCE_MS * 1000000ull;
+
+	do
+		see_policy(s, policy, e);
+	while ((*(int *)policy & ~SCHED_RESET_ON_FORK) == SCHED_RR && clock_ns() < until);
+	return 0;
+}
+
+/*
+ * fear K2: on a machine with far more work than processors a stop that takes its time is not left to
+ * wait for its fair share of them; but nobody goes first for good
+ */
+static void test_tracer_stays_first(void **state)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_RR)};
+	const struct sched_param none = {0};
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct rlimit limit;
+	struct target *t;
+	int policy = -1;
+
+	if (sched_setscheduler(0, SCHED_RR, &lowest) || getrlimit(RLIMIT_RTTIME, &limit) ||
+	    limit.rlim_cur != RLIM_INFINITY) {
+		print_message("skipped: nobody may go first here\n");
+		skip();
+	}
+	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &none), 0);
+	harness_start(h, "stop-busy", "3", NULL);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_int_equal(target_stop(t, NULL, take_longer, &policy, NULL, &e), 0);
+	assert_int_equal(policy, SCHED_RR | SCHED_RESET_ON_FORK);
+	assert_int_equal(target_stop(t, NULL, work_until_fair, &policy, NULL, &e), 0);
+	assert_int_equal(policy & ~SCHED_RESET_ON_FORK, SCHED_OTHER);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_tracer_goes_first, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_tracer_is_starved, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_tracer_stays_first, harness_setup,
 						harness_teardown),
 	};
 

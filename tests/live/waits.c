@@ -6,8 +6,10 @@
 #include "tests/live/harness_session.h"
 #include "tests/live/harness.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -231,6 +233,82 @@ static void test_one_inside_the_other(void **state)
 	harness_end(h, 0);
 }
 
+/* Somebody's real-time work, on the target's CPU alone, for as long as a thread may take to be back in its call. */
+struct hog {
+	pid_t pid;
+	volatile bool begun;
+};
+
+static int take_its_cpu(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+	struct hog *hog = arg;
+	cpu_set_t first;
+
+	(void)s, (void)e;
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	hog->pid = fork();
+	if (!hog->pid) {
+		const uint64_t until = clock_ns() + 3000000000;
+
+		if (sched_setaffinity(0, sizeof(first), &first) ||
+		    sched_setscheduler(0, SCHED_FIFO, &lowest))
+			_exit(1);
+		hog->begun = true;
+		while (clock_ns() < until)
+			continue;
+		_exit(0);
+	}
+	while (hog->pid > 0 && !hog->begun && !waitpid(hog->pid, NULL, WNOHANG))
+		usleep(1000);
+	return hog->begun ? 0 : DINST_FAILED;
+}
+
+/*
+ * fear J2, K2: a thread of the target gets no processor on its way back into its call, for longer than the last
+ * resort waits: nobody stands still, and we live
+ */
+static void test_late_on_the_way_back(void **state)
+{
+	struct harness *h = *state;
+	cpu_set_t all, first, others;
+	struct hog *hog;
+	int status = 0;
+	pid_t child;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	if (geteuid() || !CPU_ISSET(0, &all) || CPU_COUNT(&all) < 2) {
+		print_message("skipped: root and two processors are needed\n");
+		skip();
+	}
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	CPU_XOR(&others, &all, &first);
+	hog = mmap(NULL, sizeof(*hog), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(hog, MAP_FAILED);
+	/* Waits to be told something, and handles a signal: so it is watched until it waits again. */
+	harness_start(h, "interrupted", NULL);
+	assert_int_equal(sched_setaffinity(h->pid, sizeof(first), &first), 0);
+	child = fork();
+	if (!child) {
+		struct dinst_error e = {0};
+		struct target *t = NULL;
+
+		stop_last_resort_ms = SOON_MS / 10;
+		if (sched_setaffinity(0, sizeof(others), &others) || target_open(h->pid, &t, &e))
+			_exit(2);
+		_exit(target_stop(t, NULL, take_its_cpu, hog, NULL, &e) ? 1 : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (hog->pid > 0)
+		kill(hog->pid, SIGKILL);
+	assert_int_equal(status, 0);
+	munmap(hog, sizeof(*hog));
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 static const char supplying[] =
 	"list suppliers is procedure { items { \"supply\" }; }\n"
 	"metric texts { units events; base is stream { foreach f in suppliers\n"
@@ -300,6 +378,7 @@ int main(void)
 		CASE(test_stopped),
 		CASE(test_frozen),
 		CASE(test_one_inside_the_other),
+		CASE(test_late_on_the_way_back),
 	};
 
 	return cmocka_run_group_tests_name("live/waits", tests, NULL, NULL);
