@@ -143,13 +143,37 @@ static bool is_alive(const struct catching *c, const struct stack_frame *frame,
 	return !leaves_unseen(site, f->id, frame->home, UINT64_MAX);
 }
 
+/* The site whose code as it was before the frame is in; NULL: from there on all that is new runs. */
+static const struct site *old_site(const struct catching *c, const struct stack_frame *frame)
+{
+	const struct site *site;
+
+	if (!frame->is_inside)
+		return late_passed(c->session, frame->home);
+	site = site_of(c->session, frame->pc);
+	return !site || is_at_switch(c->session, site, frame->pc) ||
+			       (site->body && body_contains(site->body, frame->pc))
+		       ? NULL
+		       : site;
+}
+
+static taddr_t call_of(const struct catching *c, const struct stack_frame *frame, uint32_t id)
+{
+	return frame->returns ? frame->pc
+			      : late_call_of(c->session, c->late, c->late_count, id,
+					     old_site(c, frame), frame->home);
+}
+
 /* Frames come innermost first; where the caller's stack is says where the callee's began. */
-static bool look_at_frame(void *arg, const struct stack_frame *frame)
+static bool look_at_frame(void *arg, const struct stack_frame *there)
 {
 	struct catching *c = arg;
-	const struct threads_function *f =
-		function_at(c, frame->returns ? frame->home - 1 : frame->home);
+	struct stack_frame own = *there;
+	const struct stack_frame *frame = &own;
+	const struct threads_function *f;
 
+	own.home = late_home(c->session, there);
+	f = function_at(c, frame->returns ? frame->home - 1 : frame->home);
 	if (c->open >= 0)
 		c->found[c->open].sp = frame->sp - arch_call_pushes;
 	c->open = -1;
@@ -160,7 +184,7 @@ static bool look_at_frame(void *arg, const struct stack_frame *frame)
 		return false;
 	c->open = (long)c->count;
 	c->found[c->count++] = (struct activation){
-		.call = frame->returns ? frame->pc : 0,
+		.call = call_of(c, frame, f->id),
 		.id = f->id,
 		.fresh = f->fresh,
 		.entering = frame->is_inside && !f->fresh && frame->home == f->start,

@@ -50,6 +50,18 @@ bool late_record_has_strayed(const struct late_record *r);
  */
 void late_record_bring_home(struct late_record *r);
 
+/*
+ * catch_up_calls.c: of a thread that stands at `at` in a function: where the call returns to that it is as good
+ * as in, 0: in none. `old`: the site whose code as it was before it is in; NULL: in none.
+ */
+taddr_t late_call_of(const struct session *s, const struct threads_late *late, size_t count,
+		     uint32_t id, const struct site *old, taddr_t at);
+/* The site of which a thread that stands there, in the target's own code, has gone past the beginning; or NULL. */
+const struct site *late_passed(const struct session *s, taddr_t at);
+
+/* Where the frame is; of who stands before the near jump that a short one has led to: where that one is. */
+taddr_t late_home(const struct session *s, const struct stack_frame *frame);
+
 /* catch_up_run.c: runs the program for one activation, against the record. False if it could not. */
 bool late_run(const struct late_record *r, const struct activation *a,
 	      const struct arch_program *program);

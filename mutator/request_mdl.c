@@ -385,7 +385,7 @@ static int pair(struct linking *l, struct dinst_error *e)
 
 /* --------------------------------------------------- late and undone code */
 
-static int add_late(struct linking *l, taddr_t call, struct snippet_code *code,
+static int add_late(struct linking *l, taddr_t call, bool behind, struct snippet_code *code,
 		    struct dinst_error *e)
 {
 	struct request *r = l->request;
@@ -404,8 +404,8 @@ static int add_late(struct linking *l, taddr_t call, struct snippet_code *code,
 			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 		r->late_room = room;
 	}
-	r->late[r->late_count] =
-		(struct threads_late){.id = l->work->pair, .call = call, .program = &code->program};
+	r->late[r->late_count] = (struct threads_late){
+		.id = l->work->pair, .call = call, .behind = behind, .program = &code->program};
 	r->late_codes[r->late_count++] = snippet_code_ref(code);
 	return 0;
 }
@@ -428,7 +428,7 @@ static int note_late(struct linking *l, const struct mdl_placement *pl, const st
 		dinst_error_clear(e);
 		return 0;
 	}
-	return status < 0 || !code ? status : add_late(l, call, code, e);
+	return status < 0 || !code ? status : add_late(l, call, l->both && !pl->one_way, code, e);
 }
 
 static int note_undo(struct linking *l, const struct mdl_placement *pl, struct dinst_error *e)

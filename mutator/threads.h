@@ -101,6 +101,7 @@ bool threads_is_in_routine(const struct session *s, taddr_t pc);
 struct threads_late {
 	uint32_t id;  /* function */
 	taddr_t call; /* 0: its entry; else of frames that are in the call that returns here */
+	bool behind;  /* of a call: something that belongs to it runs behind that */
 	const struct arch_program *program; /* COMPILE_CATCH_UP */
 };
 

@@ -3,7 +3,8 @@
  * every_step_sweep.c - a metric with state of threads comes to a function that another one measures
  * already, while a thread stands before one instruction after the other of what that one has at the
  * function's entry and exits: whichever code the thread goes on in, what was switched on is off when it has
- * left, and the other way round. Environment: SWEEP_STEP, instructions between two tries.
+ * left, and the other way round. The same with a timer that leaves out what the function calls. Environment:
+ * SWEEP_STEP, instructions between two tries.
  */
 #include <time.h>
 
@@ -150,6 +151,118 @@ static void test_after_jumps(void **state)
 	sweep(*state, "st_lander", 0, 90);
 }
 
+/* ------------------------------------------------------- without what is called */
+
+/* Nothing, something that is not paired, or something that is, is there before. */
+static const char *const before[] = {NULL, "calls", "latency"};
+
+enum { WITHIN_MOST = 3000 };
+
+/* True if it has got there before it was back: the nth instruction of all from the function's first one on. */
+static bool stand_within(struct scene *c, taddr_t start, unsigned n)
+{
+	struct stepper *p = &c->p[0];
+	uint64_t back;
+
+	step_watch(p, start);
+	step_go(p, PTRACE_CONT);
+	step_watch(p, 0);
+	assert_true(p->regs.rip == start);
+	step_read(p, p->regs.rsp, &back, sizeof(back));
+	while (n-- && p->regs.rip != back)
+		step_checked(c, p);
+	return p->regs.rip != back;
+}
+
+static taddr_t entry_of(const struct instance *i)
+{
+	for (const struct link *l = i->links; l; l = l->next_instance)
+		if (l->kind == POINT_ENTRY)
+			return l->site->key.start;
+	fail_msg("nothing is at the function's entry");
+	return 0;
+}
+
+/* Where the thread is to stand and what is there before, NULL: nothing; each how many instructions. */
+struct within {
+	const char *function, *first;
+	unsigned by;
+};
+
+static bool try_within(struct scene *c, const struct within *w, taddr_t start, unsigned n,
+		       unsigned *tried)
+{
+	unsigned id = 0;
+	bool stands, has;
+
+	hold_all(c);
+	say(c, "start 0 1");
+	stands = stand_within(c, start, n);
+	freeze_all(c);
+	has = stands && insert(c, "wall", w->function, &id) >= 0;
+	release_all(c);
+	assert_string_equal(say(c, "wait"), "done");
+	assert_string_equal(say(c, "plain 0 1"), "started");
+	assert_string_equal(say(c, "wait"), "done");
+	if (has && !session_instance(c->s, id)->unwalked)
+		check_off(c, w->function, n);
+	if (has)
+		session_remove(c->s, id);
+	session_flush_all(c->s);
+	*tried += has;
+	return stands;
+}
+
+static void sweep_within(struct harness *h, const struct within *w)
+{
+	const unsigned by = (unsigned)harness_setting("SWEEP_STEP", w->by);
+	struct scene *c = &playing;
+	unsigned id, tried = 0, n = 0;
+	taddr_t start;
+
+	begin(c, h);
+	/* A request finds out where things are. */
+	assert_true(insert(c, w->first ? w->first : "calls", w->function, &id) >= 0);
+	note_places(c);
+	start = entry_of(session_instance(c->s, id));
+	if (!w->first)
+		session_remove(c->s, id);
+	session_flush_all(c->s);
+	for (; n < WITHIN_MOST && try_within(c, w, start, n, &tried); n += by)
+		;
+	print_message("%s, %s before: %u instructions, came at %u\n", w->function,
+		      w->first ? w->first : "nothing", n, tried);
+	assert_in_range(n, 1, WITHIN_MOST - 1);
+	assert_in_range(tried, n / by / 4, n);
+	session_end(c->s);
+	c->s = NULL;
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear D7, E4: a timer that leaves out what is called comes while a thread is before any instruction of the
+ * function or of what it calls, in new code, in old code, on its way to a call or just back from one: it is
+ * off when the thread has left
+ */
+static void test_exclusive(void **state)
+{
+	static const char *const functions[] = {"st_middle",   "st_outer",   "st_recurse",
+						"own_caller",  "own_ladder", "own_recursing",
+						"own_restored"};
+	/* What is paired has many instructions. */
+	const unsigned many = getenv("DINST_SHORT") ? 7 : 3;
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+		for (size_t k = 0; k < sizeof(before) / sizeof(before[0]); k++) {
+			const struct within w = {.function = functions[i],
+						 .first = before[k],
+						 .by = k == 2 ? many : 1};
+
+			sweep_within(*state, &w);
+		}
+}
+
 static int teardown(void **state)
 {
 	return teardown_workers(&playing, state);
@@ -163,6 +276,7 @@ int main(void)
 		CASE(test_leaf),
 		CASE(test_recursion),
 		CASE(test_after_jumps),
+		CASE(test_exclusive),
 	};
 
 	return cmocka_run_group_tests_name("live/every_step_sweep", tests, NULL, NULL);
