@@ -137,9 +137,9 @@ static bool is_alive(const struct catching *c, const struct stack_frame *frame,
 	if (!site)
 		return false;
 	if (is_at_switch(c->session, site, frame->pc))
-		return frame->home > f->start;
+		return frame->home >= f->body;
 	if (site->body && body_contains(site->body, frame->pc))
-		return frame->home > f->start;
+		return frame->home >= f->body;
 	return !leaves_unseen(site, f->id, frame->home, UINT64_MAX);
 }
 
@@ -187,7 +187,7 @@ static bool look_at_frame(void *arg, const struct stack_frame *there)
 		.call = call_of(c, frame, f->id),
 		.id = f->id,
 		.fresh = f->fresh,
-		.entering = frame->is_inside && !f->fresh && frame->home == f->start,
+		.entering = frame->is_inside && !f->fresh && frame->home < f->body,
 	};
 	return true;
 }
@@ -325,7 +325,7 @@ static void add_own(struct catching *c, const struct stop_thread *t)
 	sp = arch_sp(&t->regs) + pushed;
 	if (leaves_unseen(site, f->id, home, UINT64_MAX))
 		take_out(c, f->id, sp, leaves_unseen(site, f->id, home, home));
-	else if (home == f->start && !has(c, pair_tag(sp, f->id)) && c->count < ACTIVATIONS_MAX)
+	else if (home < f->body && !has(c, pair_tag(sp, f->id)) && c->count < ACTIVATIONS_MAX)
 		c->found[c->count++] = (struct activation){.sp = sp, .id = f->id, .entering = true};
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catch_up_calls.c - who is on the way to a call, or from it.
+ * catch_up_calls.c - who is on the way to a call, or from it; and where a function is entered.
  *
  * What leaves calls out runs before each of them and behind it. A thread that stands in the function itself
  * may be past the one and not past the other: in code as it was before the request, on its way to the call at
@@ -66,13 +66,20 @@ static bool runs_at(const struct session *s, taddr_t at, enum point_place place)
 	return site && runs_in(site, at, at, 1u << place);
 }
 
-static bool decode(const struct session *s, taddr_t at, struct arch_insn *insn)
+static bool decode(const struct module *m, taddr_t at, struct arch_insn *insn)
 {
-	const struct module *m = module_at(s->modules, at);
 	size_t size = 0;
 	const uint8_t *bytes = m ? image_code(m->image, at - m->bias, &size) : NULL;
 
 	return bytes && arch_decode(bytes, size, at, insn) == ARCH_OK;
+}
+
+taddr_t threads_entry_of(const struct module *m, vaddr_t function)
+{
+	const taddr_t at = function + m->bias;
+	struct arch_insn insn;
+
+	return decode(m, at, &insn) && insn.flags & ARCH_INSN_LANDING_PAD ? at + insn.length : at;
 }
 
 /* True if control comes from one to the other before anything has run that runs behind a call. */
@@ -81,7 +88,8 @@ static bool leads_to(const struct session *s, taddr_t from, taddr_t at, unsigned
 	struct arch_insn insn;
 
 	while (from != at) {
-		if (!*work || runs_at(s, from, PLACE_BEFORE) || !decode(s, from, &insn))
+		if (!*work || runs_at(s, from, PLACE_BEFORE) ||
+		    !decode(module_at(s->modules, from), from, &insn))
 			return false;
 		--*work;
 		if (insn.flow == ARCH_FLOW_BRANCH && !runs_at(s, from, PLACE_TAKEN) &&

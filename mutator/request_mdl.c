@@ -225,7 +225,7 @@ static const struct point *missing_point(const struct function_plan *plan)
 static int add_range(struct linking *l, const struct image_function *own, bool fresh,
 		     struct dinst_error *e)
 {
-	const taddr_t bias = l->work->function.module->bias;
+	const struct module *m = l->work->function.module;
 	struct request *r = l->request;
 
 	if (r->function_count == r->function_room) {
@@ -239,10 +239,11 @@ static int add_range(struct linking *l, const struct image_function *own, bool f
 	}
 	r->functions[r->function_count++] = (struct threads_function){
 		.id = l->work->pair,
-		.start = own->address + bias,
-		.end = own->address + own->size + bias,
+		.start = own->address + m->bias,
+		.end = own->address + own->size + m->bias,
 		/* Whoever is behind the first byte has passed the entry, or is moved behind it. */
-		.body = own->address + bias + (own->flags & FUNCTION_COLD ? 0 : 1),
+		.body = own->flags & FUNCTION_COLD ? own->address + m->bias
+						   : threads_entry_of(m, own->address) + 1,
 		.fresh = fresh,
 	};
 	return 0;

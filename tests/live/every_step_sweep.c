@@ -139,6 +139,12 @@ static void test_leaf(void **state)
 	sweep(*state, "st_leaf", 0, 120);
 }
 
+/* fear D7, E4: the same where a landing pad stands before what is inserted */
+static void test_landing(void **state)
+{
+	sweep(*state, "own_landing", 0, 120);
+}
+
 /* fear D7, E4: the same where it calls itself */
 static void test_recursion(void **state)
 {
@@ -242,14 +248,14 @@ static void sweep_within(struct harness *h, const struct within *w)
 
 /*
  * fear D7, E4: a timer that leaves out what is called comes while a thread is before any instruction of the
- * function or of what it calls, in new code, in old code, on its way to a call or just back from one: it is
- * off when the thread has left
+ * function or of what it calls, in new code, in old code, on its way to a call or just back from one, or behind
+ * the landing pad at its beginning: it is off when the thread has left
  */
 static void test_exclusive(void **state)
 {
-	static const char *const functions[] = {"st_middle",   "st_outer",   "st_recurse",
-						"own_caller",  "own_ladder", "own_recursing",
-						"own_restored"};
+	static const char *const functions[] = {"st_middle",	"st_outer",   "st_recurse",
+						"own_caller",	"own_ladder", "own_recursing",
+						"own_restored", "own_landing"};
 	/* What is paired has many instructions. */
 	const unsigned many = getenv("DINST_SHORT") ? 7 : 3;
 
@@ -273,10 +279,8 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_leaf),
-		CASE(test_recursion),
-		CASE(test_after_jumps),
-		CASE(test_exclusive),
+		CASE(test_leaf),	CASE(test_landing),   CASE(test_recursion),
+		CASE(test_after_jumps), CASE(test_exclusive),
 	};
 
 	return cmocka_run_group_tests_name("live/every_step_sweep", tests, NULL, NULL);
