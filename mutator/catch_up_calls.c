@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catch_up_calls.c - who is on the way to a call, or from it; and where a function is entered.
+ * catch_up_calls.c - who is on the way to a call, or from it.
  *
  * What leaves calls out runs before each of them and behind it. A thread that stands in the function itself
  * may be past the one and not past the other: in code as it was before the request, on its way to the call at
@@ -72,14 +72,6 @@ static bool decode(const struct module *m, taddr_t at, struct arch_insn *insn)
 	const uint8_t *bytes = m ? image_code(m->image, at - m->bias, &size) : NULL;
 
 	return bytes && arch_decode(bytes, size, at, insn) == ARCH_OK;
-}
-
-taddr_t threads_entry_of(const struct module *m, vaddr_t function)
-{
-	const taddr_t at = function + m->bias;
-	struct arch_insn insn;
-
-	return decode(m, at, &insn) && insn.flags & ARCH_INSN_LANDING_PAD ? at + insn.length : at;
 }
 
 /* True if control comes from one to the other before anything has run that runs behind a call. */

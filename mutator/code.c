@@ -53,28 +53,11 @@ static bool has_piece(const struct code *c, unsigned insn, enum point_place plac
 	return false;
 }
 
-/*
- * Where the window begins that is to be gone round by a branch to `target`: there, or behind the
- * landing pad that stands there, which is never in a window.
- */
-static taddr_t window_at(const struct code *c, taddr_t target)
-{
-	const struct module *module = c->site->module;
-	struct arch_insn insn;
-	size_t size = 0;
-	const uint8_t *bytes = image_code(module->image, target - module->bias, &size);
-
-	if (bytes && arch_decode(bytes, size, target, &insn) == ARCH_OK &&
-	    insn.flags & ARCH_INSN_LANDING_PAD)
-		return target + insn.length;
-	return target;
-}
-
 /* A branch to the window's own beginning that must pass by the entry snippets. */
 static bool bypasses_itself(const struct code *c, unsigned insn)
 {
 	return has_piece(c, insn, PLACE_BYPASS) &&
-	       window_at(c, c->insns[insn].target) == c->site->key.start;
+	       module_window_at(c->site->module, c->insns[insn].target) == c->site->key.start;
 }
 
 static bool any_bypasses_itself(const struct code *c)
@@ -301,7 +284,8 @@ static void copy_around(struct code *c, const struct arch_insn *moved, taddr_t s
 {
 	const bool branches = moved->flow == ARCH_FLOW_BRANCH;
 
-	if ((!branches && moved->flow != ARCH_FLOW_JUMP) || window_at(c, moved->target) != start)
+	if ((!branches && moved->flow != ARCH_FLOW_JUMP) ||
+	    module_window_at(c->site->module, moved->target) != start)
 		arch_relocate(moved, &c->hot);
 	else if (branches)
 		arch_relocate_branch(moved, begin, &c->hot);
@@ -317,7 +301,8 @@ static void emit_around(struct code *c, unsigned insn)
 	struct arch_insn insns[WINDOW_INSNS_MAX];
 	const struct window *w = NULL;
 	const struct function_plan *plan;
-	const taddr_t start = window_at(c, branch->target), begin = c->hot.pc + c->hot.used;
+	const taddr_t start = module_window_at(c->site->module, branch->target),
+		      begin = c->hot.pc + c->hot.used;
 	size_t count;
 
 	if (start == site->key.start) {

@@ -92,7 +92,7 @@ static void doubt_piece(struct flow *f, vaddr_t lo)
 		flow_mark(f, v, MARK_CONFLICT);
 }
 
-/* In front of it is the rest of another one in which a third lies: that is not read as often as it would take. */
+/* In front of it is the rest of another one in which a third lies: its beginning is no surer, and nobody has read it. */
 static void doubt_behind_rest(struct flow *f, vaddr_t lo)
 {
 	const long before = lo ? freemap_before(f->map, lo - 1) : -1;

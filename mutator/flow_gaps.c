@@ -153,7 +153,7 @@ static bool reads_to(const struct walk *w, vaddr_t v, vaddr_t end)
 static int walk_outer(struct walk *w, struct dinst_error *e)
 {
 	const struct image_function *functions;
-	bool sure = w->sure;
+	bool sure = w->sure, tried = false;
 	vaddr_t v = w->lo;
 	int r = 0;
 
@@ -166,8 +166,9 @@ static int walk_outer(struct walk *w, struct dinst_error *e)
 			break;
 		if (end > w->hi)
 			end = w->hi;
-		if (!sure)
-			try_offsets(w, v);
+		if (!sure && !tried)
+			try_offsets(w, v); /* all that is behind, too */
+		tried = !sure;
 		if (!flow_contains(w->f, v))
 			r = walk_line(w, v, end, IS_FUNCTION, e);
 		sure = sure && reads_to(w, v, end);

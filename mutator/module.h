@@ -40,6 +40,11 @@ size_t module_count(const struct module_list *l);
 struct module *module_get(const struct module_list *l, size_t index);
 struct module *module_at(const struct module_list *l, taddr_t address); /* NULL if none */
 /*
+ * Where the window begins that a thread comes to which goes to `at` in the module: there, or behind the
+ * landing pad that stands there, which is never in a window.
+ */
+taddr_t module_window_at(const struct module *m, taddr_t at);
+/*
  * parks.c: tells the target if a module of it switches between stacks of its own
  * by the C library's means, so that an interrupted task may be anywhere.
  */

@@ -424,6 +424,18 @@ static struct module *better(struct module *found, struct module *m)
 	return found && (found->image || !m->image) ? found : m;
 }
 
+taddr_t module_window_at(const struct module *m, taddr_t at)
+{
+	struct arch_insn insn;
+	size_t size = 0;
+	const uint8_t *bytes = image_code(m->image, at - m->bias, &size);
+
+	if (bytes && arch_decode(bytes, size, at, &insn) == ARCH_OK &&
+	    insn.flags & ARCH_INSN_LANDING_PAD)
+		return at + insn.length;
+	return at;
+}
+
 struct module *module_at(const struct module_list *l, taddr_t address)
 {
 	struct module *found = NULL;

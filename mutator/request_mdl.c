@@ -242,8 +242,9 @@ static int add_range(struct linking *l, const struct image_function *own, bool f
 		.start = own->address + m->bias,
 		.end = own->address + own->size + m->bias,
 		/* Whoever is behind the first byte has passed the entry, or is moved behind it. */
-		.body = own->flags & FUNCTION_COLD ? own->address + m->bias
-						   : threads_entry_of(m, own->address) + 1,
+		.body = own->flags & FUNCTION_COLD
+				? own->address + m->bias
+				: module_window_at(m, own->address + m->bias) + 1,
 		.fresh = fresh,
 	};
 	return 0;

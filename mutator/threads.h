@@ -105,9 +105,6 @@ struct threads_late {
 	const struct arch_program *program; /* COMPILE_CATCH_UP */
 };
 
-/* Where code at a function's entry runs, in the target: behind a landing pad, in front of which nothing can be put. */
-taddr_t threads_entry_of(const struct module *m, vaddr_t function);
-
 /*
  * In the stop of a process of the family: finds the activations of functions
  * that are alive on its threads' stacks, keeps those in their records that are
