@@ -216,6 +216,12 @@ bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor);
  * nothing else: neither is multiplied. On aarch64 one may be extended and shifted.
  */
 bool arch_adds(const struct arch_insn *insn);
+/*
+ * True if the instruction makes a register of the one register that it reads, perhaps itself, and of
+ * constants: of `held` it makes *made. A copy, a sum with a constant; on x86-64 also a difference, and
+ * the bits of both. All of 32 or 64 bits, what does not fit is lost.
+ */
+bool arch_makes(const struct arch_insn *insn, uint64_t held, uint64_t *made);
 /* True if it makes a register the lower part of another one, or of itself, extended by zeros or by the sign. */
 bool arch_extends(const struct arch_insn *insn);
 

@@ -31,7 +31,18 @@ void arch_scan_absolute(const uint8_t *bytes, size_t size, taddr_t address, tadd
 void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
 			 void (*found)(void *arg, taddr_t from, taddr_t target), void *arg);
 
-/* True if the instruction may have been found by that: its last bytes are `value`. */
+/*
+ * As arch_scan_references(), for addresses that are made in steps: of one that an instruction names
+ * (where `fixed` also as a whole), which lies in [lo, hi) or within SUM_BASE_REACH bytes of that, and of
+ * what the instructions behind it add, as far as control is sure to come from one to the other. `from`
+ * is the instruction that makes the last step. To be given more bytes than another piece of a section
+ * begins with: SUM_BYTES.
+ */
+enum { SUM_BASE_REACH = 4096, SUM_STEPS = 16, SUM_BYTES = (SUM_STEPS + 1) * ARCH_INSN_MAX };
+void arch_scan_sums(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+		    bool fixed, void (*found)(void *arg, taddr_t from, taddr_t target), void *arg);
+
+/* True if the instruction may have been found by arch_scan_constants(): its last bytes are `value`. */
 bool arch_ends_in(const struct arch_insn *insn, taddr_t value);
 
 #endif

@@ -239,6 +239,17 @@ static int walk_referred_to(struct walk *w, enum footing footing, bool *more, st
 	return r;
 }
 
+/* From where a table may lead to. */
+static int walk_tables(struct walk *w, struct dinst_error *e)
+{
+	const vaddr_t *targets;
+	size_t n = freemap_table_targets(w->f->map, w->lo, w->hi, &targets);
+
+	for (size_t i = 0; i < n; i++)
+		add_work(w, targets[i]);
+	return walk_work(w, MAY_BE_CODE, e);
+}
+
 static int walk_all(struct walk *w, struct dinst_error *e)
 {
 	bool more = false;
@@ -252,7 +263,9 @@ static int walk_all(struct walk *w, struct dinst_error *e)
 		r = walk_branched_to(w, e);
 	if (r == 0)
 		r = walk_referred_to(w, IS_CODE, &more, e);
-	return r < 0 || !more ? r : walk_referred_to(w, MAY_BE_CODE, &more, e);
+	if (r == 0 && more)
+		r = walk_referred_to(w, MAY_BE_CODE, &more, e);
+	return r < 0 ? r : walk_tables(w, e);
 }
 
 static int walk_range(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, bool run_into, bool sure,

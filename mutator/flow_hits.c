@@ -114,6 +114,15 @@ bool flow_hit_branches(const struct flow *f, const struct image_hit *hit)
 	return read_hit(f, hit, &insn) && insn.target == hit->target;
 }
 
+/* What the function itself does is found by decoding it; but not what it makes of an address (arch_scan_sums()). */
+static bool is_decoded(const struct flow *f, const struct image_hit *hit)
+{
+	struct arch_insn insn;
+
+	return flow_contains(f, hit->from) &&
+	       (!read_hit(f, hit, &insn) || leads_to(f, &insn, hit->target));
+}
+
 /* A constant of position-dependent code: a number may look like an address. See is_chance(). */
 static bool is_constant(const struct flow *f, const struct image_hit *hit)
 {
@@ -157,8 +166,7 @@ int flow_hits(struct flow *f, struct dinst_error *e)
 			const struct image_hit *hit = image_hit(f->img, k);
 			int r = 0;
 
-			/* What the function itself does is found by decoding it. */
-			if (flow_contains(f, hit->from))
+			if (is_decoded(f, hit))
 				continue;
 			if (is_open(f, k))
 				r = settle(f, k, e);

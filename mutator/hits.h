@@ -4,9 +4,9 @@
  *
  * The scan of all code for byte sequences that would be a branch, a call or the
  * computation of a code address (where addresses are fixed also a constant that is
- * one) finds what is there and what is chance. Those
- * that lead from one function to a byte that is not the start of another are
- * few; they are kept with their source, so that chance can be told from truth
+ * one), in one step or in several, finds what is there and what is chance. Those
+ * that lead from one function to a byte that is not the start of another, and those of several
+ * steps, are few; they are kept with their source, so that chance can be told from truth
  * when somebody wants to know (flow_hits.c does that). A hit that has turned out
  * to be chance no longer counts in image_references_at().
  *
@@ -25,7 +25,7 @@ enum hit_state {
 };
 
 struct image_hit {
-	vaddr_t from; /* the first byte of the sequence, prefixes not included */
+	vaddr_t from; /* the first byte of the sequence, prefixes not included; the instruction of the last step */
 	vaddr_t target;
 };
 

@@ -156,6 +156,14 @@ static bool is_symbol(const struct scan *s, vaddr_t v)
 	return span->marks[(v - span->lo) / 2] >> ((v - span->lo) % 2 * 4) & REFERENCE_SYMBOL;
 }
 
+static void note_hit(struct scan *s, vaddr_t from, vaddr_t target)
+{
+	mark(s, target, REFERENCE_BRANCH);
+	/* To the start of a function anything may come: whence is not asked. */
+	if (!is_symbol(s, target) && span_at(s->map, target) && !hits_add(&s->hits, from, target))
+		s->failed = true;
+}
+
 static void found_reference(void *arg, taddr_t from, taddr_t target)
 {
 	struct scan *s = arg;
@@ -163,11 +171,20 @@ static void found_reference(void *arg, taddr_t from, taddr_t target)
 
 	if (target >= own.lo && target < own.hi)
 		return;
-	mark(s, target, REFERENCE_BRANCH);
-	/* To the start of a function anything may come: whence is not asked. */
-	if (!is_symbol(s, target) && span_at(s->map, target) && !hits_add(&s->hits, from, target))
-		s->failed = true;
+	note_hit(s, from, target);
 	parts_note(s->parts, from, target);
+}
+
+/* Also within a function: decoding alone does not tell what instructions make together. */
+static void found_sum(void *arg, taddr_t from, taddr_t target)
+{
+	note_hit(arg, from, target);
+}
+
+/* The bytes of a section from `at` on that are scanned with those up to `at` + SCAN_PIECE. */
+static size_t piece_at(size_t size, size_t at, size_t more)
+{
+	return size - at < SCAN_PIECE + more ? size - at : SCAN_PIECE + more;
 }
 
 static int scan_code(struct scan *s)
@@ -185,16 +202,17 @@ static int scan_code(struct scan *s)
 		/* Piece by piece, so that not all of the code is in our memory at once. What
 		 * lies across two pieces is found by letting them overlap. */
 		for (size_t at = 0; bytes && at < size; at += SCAN_PIECE) {
-			size_t piece = size - at < SCAN_PIECE ? size - at : SCAN_PIECE;
-			size_t more = size - at - piece < ARCH_INSN_MAX ? size - at - piece
-									: ARCH_INSN_MAX;
+			const size_t piece = piece_at(size, at, ARCH_INSN_MAX);
+			const vaddr_t address = img->text[i].lo + at;
 
-			arch_scan_references(bytes + at, piece + more, img->text[i].lo + at, lo, hi,
-					     found_reference, s);
+			arch_scan_references(bytes + at, piece, address, lo, hi, found_reference,
+					     s);
 			if (image_is_fixed(img))
-				arch_scan_constants(bytes + at, piece + more, img->text[i].lo + at,
-						    lo, hi, found_reference, s);
-			elf_file_forget(&img->file, bytes + at, piece);
+				arch_scan_constants(bytes + at, piece, address, lo, hi,
+						    found_reference, s);
+			arch_scan_sums(bytes + at, piece_at(size, at, SUM_BYTES), address, lo, hi,
+				       image_is_fixed(img), found_sum, s);
+			elf_file_forget(&img->file, bytes + at, piece_at(size, at, 0));
 		}
 	}
 	return 0;

@@ -6,9 +6,10 @@
  * But a table can lead into code that is not its function's: a part that the
  * compiler has split off and nobody knows to belong to it, or a function that
  * overlaps another. For those, every constant that some code seems to compute
- * the address of is read here as a table of 32-bit offsets, up to the next such
- * address or to the first offset that leaves the text; where addresses are fixed
- * also as one of whole addresses of 32 bits (those of 64 are references).
+ * the address of is read here as a table of offsets of 32 bits, and as one of 64, up to
+ * the next such address or to the first offset that leaves the text; where addresses
+ * are fixed also as one of whole addresses of 32 bits (those of 64 are references).
+ * Hand-written code has its tables among its instructions.
  */
 #include "mutator/freemap_tables.h"
 
@@ -17,9 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HALF = 4, WHOLE = 8 }; /* bytes of an entry */
+
 struct scan {
 	struct image *img;
 	struct vaddr_list *bases;
+	struct vaddr_list *code; /* bases that lie in the code */
 	bool failed;
 };
 
@@ -49,29 +53,60 @@ static bool in_text(const struct image *img, vaddr_t v)
 	return false;
 }
 
-/* Where the entry at `at` of a table at `base` leads to; false if there is none. */
-static bool entry(const struct image *img, vaddr_t base, vaddr_t at, vaddr_t *target)
+/* Where the entry at `at`, of `width` bytes, of a table at `base` leads to; false if there is none. */
+static bool entry(const struct image *img, vaddr_t base, vaddr_t at, size_t width, vaddr_t *target)
 {
 	size_t size = 0;
 	const uint8_t *bytes = image_data(img, at, &size);
-	int32_t offset;
+	uint64_t whole;
+	int32_t half;
 
-	if (!bytes || size < sizeof(offset))
+	if (!bytes || size < width)
 		return false;
-	memcpy(&offset, bytes, sizeof(offset));
-	*target = base + (vaddr_t)(int64_t)offset;
+	memcpy(&half, bytes, sizeof(half));
+	whole = (uint64_t)(int64_t)half;
+	if (width == sizeof(whole))
+		memcpy(&whole, bytes, sizeof(whole));
+	*target = base + whole;
 	return in_text(img, *target);
+}
+
+static bool starts_function(const struct image *img, vaddr_t v)
+{
+	const struct image_function *functions;
+	const long at = image_function_at(img, v);
+
+	image_functions(img, &functions);
+	return at >= 0 && functions[at].address == v;
+}
+
+/* It is an address that is found at `from`, and not where something branches to. */
+static bool is_computed(const struct image *img, vaddr_t from)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_code(img, from, &size);
+	struct arch_insn insn;
+
+	return bytes && arch_decode(bytes, size, from, &insn) == ARCH_OK &&
+	       insn.flags & ARCH_INSN_ADDRESS_OF;
+}
+
+/* The first bytes of a function may be one number that looks like an offset; two in a row are none by chance. */
+static bool is_table(const struct image *img, vaddr_t base)
+{
+	vaddr_t target;
+
+	return entry(img, base, base, HALF, &target) &&
+	       (!in_text(img, base) || !starts_function(img, base) ||
+		entry(img, base, base + HALF, HALF, &target));
 }
 
 static void found(void *arg, taddr_t from, taddr_t base)
 {
 	struct scan *s = arg;
-	vaddr_t target;
 
-	(void)from;
-	if (in_text(s->img, base) || !entry(s->img, base, base, &target))
-		return;
-	if (vaddr_list_add(s->bases, base) < 0)
+	if (is_table(s->img, base) && (!in_text(s->img, base) || is_computed(s->img, from)) &&
+	    vaddr_list_add(in_text(s->img, base) ? s->code : s->bases, base) < 0)
 		s->failed = true;
 }
 
@@ -96,11 +131,19 @@ static void found_whole(void *arg, taddr_t from, taddr_t base)
 	vaddr_t target;
 
 	(void)from;
-	if (in_text(s->img, base) || !whole_entry(s->img, base, &target) ||
+	if (!whole_entry(s->img, base, &target) ||
 	    !whole_entry(s->img, base + sizeof(uint32_t), &target))
 		return;
 	if (vaddr_list_add(s->bases, base) < 0)
 		s->failed = true;
+}
+
+static void found_whole_reference(void *arg, taddr_t from, taddr_t base)
+{
+	struct scan *s = arg;
+
+	if (!in_text(s->img, base) || is_computed(s->img, from))
+		found_whole(arg, from, base);
 }
 
 /* True if an instruction that ends behind `from` names the target: by one reading at least. */
@@ -167,17 +210,27 @@ void vaddr_list_sort(struct vaddr_list *list)
 	list->count = n;
 }
 
-static int read_all(struct image *img, const struct vaddr_list *bases, struct vaddr_list *targets)
+static int read_all(struct image *img, const struct vaddr_list *bases, size_t width,
+		    struct vaddr_list *targets)
 {
 	for (size_t i = 0; i < bases->count; i++) {
 		vaddr_t base = bases->items[i], at = base, target;
 		vaddr_t end = i + 1 < bases->count ? bases->items[i + 1] : UINT64_MAX;
 
-		for (; at < end && entry(img, base, at, &target); at += sizeof(int32_t))
+		for (; at < end && entry(img, base, at, width, &target); at += width)
 			if (vaddr_list_add(targets, target) < 0)
 				return -1;
 	}
 	return 0;
+}
+
+/* Of both widths. */
+static int read_both(struct image *img, struct vaddr_list *bases, struct vaddr_list *targets)
+{
+	vaddr_list_sort(bases);
+	return read_all(img, bases, HALF, targets) < 0 || read_all(img, bases, WHOLE, targets) < 0
+		       ? -1
+		       : 0;
 }
 
 /* arch_scan_references() and its like. */
@@ -206,13 +259,13 @@ static void scan_text(struct scan *s, scan_code scan, vaddr_t lo, vaddr_t hi,
 /* Adds what tables of whole addresses lead to: those that an operand or a constant names. */
 static int read_whole(struct image *img, struct vaddr_list *targets)
 {
-	static const scan_code scans[] = {arch_scan_references, arch_scan_absolute,
-					  arch_scan_constants};
+	const vaddr_t lo = image_lowest(img), hi = image_highest(img);
 	struct vaddr_list bases = {0};
 	struct scan scan = {.img = img, .bases = &bases};
 
-	for (size_t i = 0; i < sizeof(scans) / sizeof(*scans); i++)
-		scan_text(&scan, scans[i], image_lowest(img), image_highest(img), found_whole);
+	scan_text(&scan, arch_scan_references, lo, hi, found_whole_reference);
+	scan_text(&scan, arch_scan_absolute, lo, hi, found_whole);
+	scan_text(&scan, arch_scan_constants, lo, hi, found_whole);
 	vaddr_list_sort(&bases);
 	for (size_t i = 0; i < bases.count && !scan.failed; i++) {
 		vaddr_t at = bases.items[i], target;
@@ -228,14 +281,16 @@ static int read_whole(struct image *img, struct vaddr_list *targets)
 int image_table_targets(struct image *img, struct vaddr_list *targets, struct vaddr_list *bases,
 			struct dinst_error *e)
 {
-	struct scan scan = {.img = img, .bases = bases};
+	struct vaddr_list code = {0};
+	struct scan scan = {.img = img, .bases = bases, .code = &code};
 	int r = 0;
 
 	scan_text(&scan, arch_scan_references, image_lowest(img), image_highest(img), found);
-	vaddr_list_sort(bases);
-	if (scan.failed || read_all(img, bases, targets) < 0 ||
+	if (scan.failed || read_both(img, bases, targets) < 0 ||
+	    read_both(img, &code, targets) < 0 ||
 	    (image_is_fixed(img) && read_whole(img, targets) < 0))
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the jump tables of the image");
+	free(code.items);
 	vaddr_list_sort(targets);
 	return r;
 }

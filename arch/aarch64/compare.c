@@ -74,6 +74,23 @@ bool arch_adds(const struct arch_insn *insn)
 	return (a64_load(insn->bytes) & 0x7f000000) == 0x0b000000;
 }
 
+/* ADD, SUB (immediate), flags set or not; mov rd, rm, which is orr rd, zr, rm (Arm ARM, C4.1.65, C6.2). */
+bool arch_makes(const struct arch_insn *insn, uint64_t held, uint64_t *made)
+{
+	const uint32_t w = a64_load(insn->bytes);
+	const uint64_t value = (uint64_t)(w >> 10 & 0xfff) << (w >> 22 & 1 ? 12 : 0);
+
+	if ((w & 0x1f800000) == 0x11000000)
+		*made = w >> 30 & 1 ? held - value : held + value;
+	else if ((w & 0x7fe0ffe0) == 0x2a0003e0 && a64_rm(w) != ZR)
+		*made = held;
+	else
+		return false;
+	if (!(w >> 31))
+		*made = (uint32_t)*made;
+	return true;
+}
+
 bool arch_extends(const struct arch_insn *insn)
 {
 	/* uxtb, uxth, sxtb, sxth, sxtw: UBFM and SBFM from bit 0 on (C6.2). */

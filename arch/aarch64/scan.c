@@ -6,7 +6,7 @@
  * the first add to the same register among the words that follow.
  */
 #include "arch/aarch64/a64.h"
-#include "arch/scan.h"
+#include "arch/common/sums.h"
 
 enum { ADD_WITHIN = 16 };
 
@@ -81,6 +81,26 @@ void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, tad
 	(void)hi;
 	(void)found;
 	(void)arg;
+}
+
+void arch_scan_sums(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+		    bool fixed, void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	struct sum_scan s = {bytes, size, address, lo, hi, found, arg};
+	const taddr_t first = lo > SUM_BASE_REACH ? lo - SUM_BASE_REACH : 1;
+
+	(void)fixed;
+	for (size_t i = -address & 3; i + A64_SIZE <= size; i += A64_SIZE) {
+		const uint32_t w = a64_load(bytes + i);
+		taddr_t target;
+
+		/* What is added to a page is found by arch_scan_references(), too. */
+		if ((w & 0x1f000000) != 0x10000000 ||
+		    !reference(bytes, size, i, address + i, &target) || target < first ||
+		    target >= hi + SUM_BASE_REACH)
+			continue;
+		sum_follow(&s, i, w >> 31 ? target & ~4095ull : target);
+	}
 }
 
 /* No operand has room for one either. */

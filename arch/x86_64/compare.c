@@ -140,6 +140,88 @@ bool arch_adds(const struct arch_insn *insn)
 	return !l.disp_size || !x86_read_signed(insn->bytes + l.disp_offset, l.disp_size);
 }
 
+/* An operation of the first eight (Intel SDM volume 2, table B-13) with a constant. */
+static bool combine(unsigned operation, uint64_t held, uint64_t value, uint64_t *made)
+{
+	switch (operation) {
+	case 0:
+		*made = held + value;
+		return true;
+	case 1:
+		*made = held | value;
+		return true;
+	case 4:
+		*made = held & value;
+		return true;
+	case 5:
+		*made = held - value;
+		return true;
+	case 6:
+		*made = held ^ value;
+		return true;
+	default:
+		return false; /* adc, sbb, cmp */
+	}
+}
+
+/* lea d(r), lea d(,r,scale). */
+static bool displace(const struct arch_insn *insn, const struct x86_layout *l, uint64_t held,
+		     uint64_t *made)
+{
+	const bool has_base = !x86_has_sib(l) || !((l->sib & 7) == 5 && x86_mod(l) == 0);
+	const bool has_index =
+		x86_has_sib(l) && ((l->sib >> 3 & 7) | (l->rex & REX_X ? 8 : 0)) != RSP;
+
+	if (x86_is_pc_relative(l) || l->prefixes & PREFIX_67 || has_base == has_index)
+		return false;
+	*made = (has_index ? held << (l->sib >> 6) : held) +
+		(uint64_t)x86_read_signed(insn->bytes + l->disp_offset, l->disp_size);
+	return true;
+}
+
+/* With what is no memory; *made is as if it were 64 bits. */
+static bool make(const struct arch_insn *insn, const struct x86_layout *l, uint64_t held,
+		 uint64_t *made)
+{
+	const uint64_t value = (uint64_t)x86_read_signed(insn->bytes + l->imm_offset, l->imm_size);
+
+	switch (l->opcode) {
+	case 0x05:
+	case 0x0d:
+	case 0x25:
+	case 0x2d:
+	case 0x35: /* rax */
+		return combine(l->opcode >> 3, held, value, made);
+	case 0x81:
+	case 0x83:
+		return combine(x86_extension(l), held, value, made);
+	case 0x89:
+	case 0x8b:
+		*made = held;
+		return true;
+	case 0xff:
+		*made = x86_extension(l) ? held - 1 : held + 1;
+		return x86_extension(l) < 2;
+	default:
+		return false;
+	}
+}
+
+bool arch_makes(const struct arch_insn *insn, uint64_t held, uint64_t *made)
+{
+	struct x86_layout l;
+
+	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK || l.encoding != X86_LEGACY ||
+	    l.map != 0 || (l.prefixes & PREFIX_66 && !(l.rex & REX_W)))
+		return false;
+	if (l.opcode == 0x8d ? !displace(insn, &l, held, made)
+			     : x86_is_memory(&l) || !make(insn, &l, held, made))
+		return false;
+	if (!(l.rex & REX_W))
+		*made = (uint32_t)*made;
+	return true;
+}
+
 bool arch_extends(const struct arch_insn *insn)
 {
 	struct x86_layout l;

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "arch/scan.h"
+#include "arch/common/sums.h"
 #include "arch/x86_64/x86.h"
 
 /* Offset of the displacement behind the first byte; 0: cannot start a reference. */
@@ -174,6 +174,46 @@ void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, tad
 		if (value >= lo && value < hi)
 			found(arg, address + i, value);
 	}
+}
+
+/* The instruction whose opcode is found at `i` begins in front of it if it has a REX prefix. */
+static size_t begin_of(const uint8_t *bytes, size_t i)
+{
+	return i && (bytes[i - 1] & 0xf0) == 0x40 ? i - 1 : i;
+}
+
+/* A constant that is moved to a register. */
+static void begin_with_constant(void *arg, taddr_t from, taddr_t target)
+{
+	const struct sum_scan *s = arg;
+
+	sum_follow(s, begin_of(s->bytes, from - s->address), target);
+}
+
+void arch_scan_sums(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+		    bool fixed, void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	struct sum_scan s = {bytes, size, address, lo, hi, found, arg};
+	const taddr_t first = lo > SUM_BASE_REACH ? lo - SUM_BASE_REACH : 1;
+
+	for (size_t i = 0; i + 6 <= size; i++) {
+		const uint8_t *lea = memchr(bytes + i, 0x8d, size - 5 - i);
+		uint32_t displacement;
+		taddr_t base;
+
+		if (!lea)
+			break;
+		i = (size_t)(lea - bytes);
+		if (!is_reference(lea))
+			continue;
+		memcpy(&displacement, lea + 2, 4);
+		base = address + i + 6 + (int64_t)(int32_t)displacement;
+		if (base >= first && base < hi + SUM_BASE_REACH)
+			sum_follow(&s, begin_of(bytes, i), base);
+	}
+	if (fixed)
+		arch_scan_constants(bytes, size, address, first, hi + SUM_BASE_REACH,
+				    begin_with_constant, &s);
 }
 
 bool arch_ends_in(const struct arch_insn *insn, taddr_t value)

@@ -26,6 +26,7 @@
 #include <cmocka.h>
 
 #include "arch/arch.h"
+#include "arch/scan.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { PAGE = 4096, LONGEST = 15, ROOM = 64, INSNS = 64 };
@@ -196,6 +197,10 @@ static void check_row(const uint8_t *bytes, size_t size)
 		require(!(arch_live_before(insns, count, i) & ~arch_all_live));
 	arch_scan_references(bytes, size, ADDRESS, 0, UINT64_MAX, count_reference, &references);
 	require(references <= size);
+	references = 0;
+	arch_scan_sums(bytes, size, ADDRESS, ADDRESS, ADDRESS + size, true, count_reference,
+		       &references);
+	require(references <= size * SUM_STEPS * 2);
 }
 
 /* fear L1: any bytes as code are decoded, described and moved within their bounds, and what is made of them is instructions */

@@ -297,6 +297,30 @@ static void test_sums(void **state)
 	}
 }
 
+static void test_made(void **state)
+{
+	enum { HELD = 0x401004 };
+	/* add x1, x2, #5; sub x1, x2, #4; adds x1, x2, #1, lsl #12; mov x1, x2; mov w1, w2; then add x1, x2, x3; lsl x1, x2, #2 */
+	static const struct {
+		uint32_t word;
+		uint64_t made;
+	} cases[] = {
+		{0x91001441, HELD + 5}, {0xd1001041, HELD - 4}, {0xb1400441, HELD + 4096},
+		{0xaa0203e1, HELD},	{0x2a0203e1, HELD},	{0x8b030041, 0},
+		{0xd37ef441, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = {.length = A64_SIZE};
+		uint64_t made = 0;
+
+		a64_store(insn.bytes, cases[i].word);
+		assert_int_equal(arch_makes(&insn, HELD, &made), cases[i].made != 0);
+		assert_int_equal(made, cases[i].made);
+	}
+}
+
 static void test_extensions(void **state)
 {
 	/* sxtw x1, w2; uxtb w1, w2; sxth x1, w2; asr x1, x2, #3; lsl x1, x2, #2; neg x1, x2; add x1, x2, #5 */
@@ -420,6 +444,12 @@ static void test_scan(void **state)
 	arch_scan_references(bytes, sizeof(bytes), ADDRESS, ADDRESS + 0x11, ADDRESS + 0x25,
 			     count_target, &sum);
 	assert_true(sum == ADDRESS + 0x24);
+	/* adr x1,+0x20; add x1,x1,#4 */
+	a64_store(bytes, 0x10000101);
+	a64_store(bytes + 4, 0x91001021);
+	sum = 0;
+	arch_scan_sums(bytes, 8, ADDRESS, ADDRESS, ADDRESS + 0x1000, false, count_target, &sum);
+	assert_true(sum == ADDRESS + 0x24);
 	/* ldr x1,+0x40; ldr q1,-4 */
 	a64_store(bytes, 0x58000201);
 	a64_store(bytes + 4, 0x9cffffe1);
@@ -431,11 +461,12 @@ static void test_scan(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),	   cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_extensions), cmocka_unit_test(test_not_sure),
-		cmocka_unit_test(test_compares),   cmocka_unit_test(test_factors),
-		cmocka_unit_test(test_format),	   cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_liveness),   cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_cases),	 cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_made),	 cmocka_unit_test(test_extensions),
+		cmocka_unit_test(test_not_sure), cmocka_unit_test(test_compares),
+		cmocka_unit_test(test_factors),	 cmocka_unit_test(test_format),
+		cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_liveness),
+		cmocka_unit_test(test_scan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

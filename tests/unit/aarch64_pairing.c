@@ -47,7 +47,7 @@ static void test_under_qemu(void **state)
 		command, sizeof(command),
 		"aarch64-linux-gnu-gcc -std=gnu11 -O2 -g -static -pthread -D_GNU_SOURCE "
 		"-Itests/unit/aarch64 -I. -Iarch/aarch64 -Wall -Wextra -o %s "
-		"tests/unit/arch_pairing.c arch/common/liveness.c arch/common/words.c arch/common/lift.c $(ls arch/common/program*.c) "
+		"tests/unit/arch_pairing.c arch/common/liveness.c arch/common/words.c arch/common/lift.c arch/common/sums.c $(ls arch/common/program*.c) "
 		"$(ls arch/aarch64/*.c | grep -v describe.c)",
 		guest);
 	assert_int_equal(shell(command), 0);

@@ -47,7 +47,8 @@ static void test_under_qemu(void **state)
 	snprintf(command, sizeof(command),
 		 "aarch64-linux-gnu-gcc -std=gnu11 -O2 -g -static -D_GNU_SOURCE -I. -Iarch/aarch64 "
 		 "-Wall -Wextra -o %s tests/unit/aarch64/run.c arch/common/liveness.c "
-		 "arch/common/lift.c arch/common/words.c "
+		 "arch/common/lift.c arch/common/sums.c "
+		 "arch/common/words.c "
 		 "$(ls arch/common/program*.c) "
 		 "$(ls arch/aarch64/*.c | grep -v describe.c)",
 		 guest);

@@ -245,6 +245,67 @@ static void test_sums(void **state)
 	}
 }
 
+/* What is made of a register and constants, of 0x401005; of nothing else. */
+static void test_made(void **state)
+{
+	enum { HELD = 0x401005 };
+	static const uint64_t none = UINT64_MAX;
+	static const struct {
+		const char *text;
+		uint64_t made;
+	} cases[] = {
+		{"4d8d5b04", HELD + 4},
+		{"488d8000010000", HELD + 256},
+		{"488d40fe", HELD - 2},
+		{"488d442005", HELD + 5},	    /* 5(%rax) by SIB, no index */
+		{"488d048502000000", HELD * 4 + 2}, /* 2(,%rax,4) */
+		{"488d00", HELD},
+		{"4883c008", HELD + 8},
+		{"4883e808", HELD - 8},
+		{"4883e0f0", HELD & ~15},
+		{"4883c802", HELD | 2},
+		{"4883f003", HELD ^ 3},
+		{"4805feffffff", HELD - 2},
+		{"482d02000000", HELD - 2},
+		{"4825f0ffffff", HELD & ~15},
+		{"480d02000000", HELD | 2},
+		{"483503000000", HELD ^ 3},
+		{"4881c000010000", HELD + 256},
+		{"48ffc0", HELD + 1},
+		{"48ffc8", HELD - 1},
+		{"4889c2", HELD},
+		{"488bd0", HELD},
+		{"83e806", HELD - 6},
+		{"81e806104000", UINT32_MAX}, /* of 32 bits */
+		{"488d0410", none},	      /* a second register */
+		{"488d0500010000", none},
+		{"4801d0", none},
+		{"48030500010000", none},
+		{"4883d000", none}, /* adc */
+		{"4883f805", none}, /* cmp */
+		{"0405", none},
+		{"6683c005", none}, /* parts of it */
+		{"48830005", none},
+		{"488b00", none},
+		{"48ff00", none}, /* memory */
+		{"ffd0", none},
+		{"48f7d0", none},
+		{"48c1e004", none},
+		{"678d4005", none},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = decode(cases[i].text, 0x1000);
+		uint64_t made = none;
+
+		if (!arch_makes(&insn, HELD, &made) && made != none)
+			made = none;
+		if (made != cases[i].made)
+			fail_msg("%s: %llx", cases[i].text, (unsigned long long)made);
+	}
+}
+
 /* The lower part of a register; not of memory, of the same size, or in the lower part of one only. */
 static void test_extensions(void **state)
 {
@@ -271,9 +332,10 @@ static void test_extensions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_extensions), cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_words),	   cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_calls),	   cmocka_unit_test(test_execution),
+		cmocka_unit_test(test_made),	  cmocka_unit_test(test_extensions),
+		cmocka_unit_test(test_sums),	  cmocka_unit_test(test_words),
+		cmocka_unit_test(test_limits),	  cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_execution),
 	};
 
 	alarm(60);

@@ -163,12 +163,74 @@ static void test_scan_absolute(void **state)
 	}
 }
 
+/* An address that an instruction names, and what those behind it add. */
+static void test_scan_sums(void **state)
+{
+	static const struct {
+		const char *bytes;
+		bool fixed;
+		taddr_t from, target; /* relative to LOW; 0: nothing is found */
+	} cases[] = {
+		/* lea 0x100(%rip), %r11; lea 4(%r11), %r11 */
+		{"4c8d1d000100004d8d5b04", false, 7, 0x10b},
+		/* lea, mov to another, which is added to; what it was is overwritten meanwhile */
+		{"488d0d000100004889ca31c94883c108", false, 0, 0},
+		{"488d0d000100004889ca31c94883c208", false, 12, 0x10f},
+		/* a branch that is not taken, a jump over two bytes */
+		{"488d050001000074024883c002", false, 9, 0x109},
+		{"488d0500010000eb02ffff48ffc0", false, 11, 0x108},
+		/* a call, which keeps rbx and changes rax */
+		{"488d1d00010000ffd048ffc3", false, 9, 0x108},
+		{"488d0500010000ffd048ffc0", false, 0, 0},
+		/* what is named lies in front of [lo, hi), by a page at most */
+		{"488d05f9efffff480500110000", false, 7, 0x100},
+		{"488d05f8efffff480500110000", false, 0, 0},
+		/* two steps, each of them; a copy is none */
+		{"488d05000100004883c000", false, 0, 0},
+		{"488d050001000048ffc8", false, 7, 0x106},
+		/* behind a return or an indirect jump */
+		{"488d0500010000c348ffc0", false, 0, 0},
+		{"488d0500010000ffe048ffc0", false, 0, 0},
+		/* mov $LOW + 0x100, %eax; add $4, %eax; movabs; not what is compared */
+		{"b80001400083c004", true, 5, 0x104},
+		{"b80001400083c004", false, 0, 0},
+		{"49bb0001400000000000", true, 0, 0},
+		{"49bb00014000000000004983c304", true, 10, 0x104},
+		{"4881f80001400048ffc0", true, 0, 0},
+		{"3d0001400083c004", true, 0, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		uint8_t bytes[64];
+		size_t size = parse(cases[i].bytes, bytes);
+
+		findings.count = 0;
+		arch_scan_sums(bytes, size, LOW, LOW, LOW + 0x1000, cases[i].fixed, on_reference,
+			       &findings);
+		if (!cases[i].target
+			    ? findings.count != 0
+			    : findings.count != 1 || findings.list[0].from != LOW + cases[i].from ||
+				      findings.list[0].target != LOW + cases[i].target)
+			fail_msg("%s: %zu findings, the first 0x%llx", cases[i].bytes,
+				 findings.count, (unsigned long long)findings.list[0].target);
+		/* Cut off, or outside of what is asked for: nothing. */
+		findings.count = 0;
+		arch_scan_sums(bytes, size - 1, LOW, LOW, LOW + 0x1000, cases[i].fixed,
+			       on_reference, &findings);
+		arch_scan_sums(bytes, size, LOW, LOW + cases[i].target + 1, LOW + 0x2000,
+			       cases[i].fixed, on_reference, &findings);
+		assert_int_equal(findings.count, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scan),
 		cmocka_unit_test(test_scan_constants),
 		cmocka_unit_test(test_scan_absolute),
+		cmocka_unit_test(test_scan_sums),
 	};
 
 	return cmocka_run_group_tests_name("architecture: scans", tests, NULL, NULL);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -nostdlib -shared */
+/*
+ * image-sums.S - functions that others lead into the middle of: by an address that they change before they jump
+ * there, and by tables that lie in the code or have entries of eight bytes. In each the place is that of its second
+ * instruction, 2 bytes from its start, to which no label is. Never run.
+ */
+	.macro	FN name
+	.p2align 4
+	.type	\name, @function
+\name:
+	.endm
+	.macro	END name
+	.size	\name, . - \name
+	.endm
+	.macro	LED name
+FN \name
+	mov	%edi, %eax
+	inc	%eax
+	inc	%eax
+	ret
+END \name
+	.endm
+
+	.text
+	LED s_lea
+	LED s_add
+	LED s_moved
+	LED s_far
+	LED s_called
+	LED s_kept
+	LED t_code
+	LED t_long
+	LED t_long_code
+
+	/* From the padding in front of it. */
+FN to_lea
+	lea	s_lea - 2(%rip), %r11
+	lea	4(%r11), %r11
+	jmp	*%r11
+END to_lea
+
+FN to_add
+	lea	s_add(%rip), %rax
+	test	%edi, %edi
+	js	.Lout
+	nop
+	add	$2, %rax
+	jmp	*%rax
+.Lout:	ret
+END to_add
+
+	/* By other registers, and where the jump is elsewhere. */
+FN to_moved
+	lea	s_moved + 100(%rip), %rcx
+	mov	%rcx, %rdx
+	xor	%ecx, %ecx
+	jmp	.Lmoved
+	ud2
+.Lmoved:
+	sub	$98, %rdx
+	jmp	*%rdx
+END to_moved
+
+	/* What is named lies in front of all code. */
+FN to_far
+	lea	s_far + 2 - 0x200(%rip), %r8
+	lea	0x1ff(%r8), %r9
+	inc	%r9
+	jmp	*%r9
+END to_far
+
+FN to_called
+	lea	s_called + 1(%rip), %rbx
+	call	*%rdi
+	inc	%rbx
+	jmp	*%rbx
+END to_called
+
+	/* A call changes what it is in: what is added then is added to something else. */
+FN to_kept
+	lea	s_kept + 1(%rip), %rax
+	call	*%rdi
+	inc	%rax
+	jmp	*%rax
+END to_kept
+
+FN by_code
+	lea	.Lcode(%rip), %rdx
+	movslq	(%rdx, %rdi, 4), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+	.p2align 2
+.Lcode:	.long	by_code - .Lcode, t_code + 2 - .Lcode
+END by_code
+
+FN by_long
+	lea	.Llong(%rip), %rdx
+	mov	(%rdx, %rdi, 8), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+END by_long
+
+FN by_long_code
+	lea	.Llong_code(%rip), %rdx
+	mov	(%rdx, %rdi, 8), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+	.p2align 3
+.Llong_code:
+	.quad	by_long_code - .Llong_code, t_long_code + 2 - .Llong_code
+END by_long_code
+
+	/* Behind it is what nobody has named, where a table leads to, and from there a short branch. */
+FN by_gap
+	lea	.Lgap(%rip), %rdx
+	movslq	(%rdx, %rdi, 4), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+END by_gap
+	ud2
+.Lunnamed:
+	add	$1, %edi
+	jne	t_gap + 2
+	ret
+	LED t_gap
+
+	.section .rodata
+	.p2align 3
+.Llong:	.quad	by_long - .Llong, t_long + 2 - .Llong
+.Lgap:	.long	by_gap - .Lgap, .Lunnamed - .Lgap
+
+	.section .note.GNU-stack, "", @progbits
