@@ -97,6 +97,11 @@ struct arch_insn {
 	uint8_t bytes[ARCH_INSN_MAX];
 };
 
+static inline bool arch_is_call(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
+}
+
 /*
  * A place to put code: `bytes` is where we write it, `pc` where bytes[0] will
  * be when it runs. `status` is the first error, sticky.

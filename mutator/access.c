@@ -84,8 +84,7 @@ bool access_word(const struct image *img, const struct window *w, const struct p
 	size_t pushed = 0;
 
 	if ((w->kind == ARCH_PATCH_RETARGET || w->kind == ARCH_PATCH_CALL) &&
-	    p->address == w->start && decode(img, w->start, bias, &insn) &&
-	    (insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT))
+	    p->address == w->start && decode(img, w->start, bias, &insn) && arch_is_call(&insn))
 		pushed = arch_call_pushes;
 	return access_of(img, p, bias, &access) && access_pack(&access, pushed, word);
 }

@@ -14,11 +14,6 @@ enum {
 	SHORT_REACH = 130, /* bytes between a short jump and the near one that it leads to */
 };
 
-static bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
 /* The site in whose window the address is, or NULL. */
 static const struct site *site_around(const struct session *s, taddr_t at)
 {
@@ -38,7 +33,7 @@ static taddr_t call_ahead(const struct session *s, const struct site *site, tadd
 	const size_t count = site_instructions(site, insns);
 	const struct arch_insn *last = &insns[count ? count - 1 : 0];
 
-	if (!count || last->address < at || !is_call(last))
+	if (!count || last->address < at || !arch_is_call(last))
 		return 0;
 	/* One that stays where it is may have a window of its own by now. */
 	if (site->keeps_call && site_find(s, last->address))

@@ -212,7 +212,7 @@ static uint32_t flags_of(const struct making *m, size_t first, size_t last)
 	if (does_not_return(m, last))
 		flags |= BLOCK_STOPS;
 	for (size_t i = first; i <= last; i++)
-		if (is_call(insn_at(m, i)))
+		if (arch_is_call(insn_at(m, i)))
 			flags |= BLOCK_CALLS;
 	return flags;
 }

@@ -189,7 +189,7 @@ static bool has_call(struct making *m, const struct cfg_block *b, vaddr_t lo, va
 	size_t i = flow_insn_from(m->f, lo > b->start ? lo : b->start);
 
 	for (; i < b->first + b->count && insn_at(m, i)->address < hi && may_go_on(m, 1); i++)
-		if (is_call(insn_at(m, i)))
+		if (arch_is_call(insn_at(m, i)))
 			return true;
 	return false;
 }

@@ -39,11 +39,6 @@ static inline const struct arch_insn *insn_at(const struct making *m, size_t i)
 	return &m->f->insns.items[i];
 }
 
-static inline bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
 static inline vaddr_t end_of(const struct arch_insn *insn)
 {
 	return insn->address + insn->length;
@@ -60,7 +55,7 @@ static inline bool does_not_return(const struct making *m, size_t i)
 {
 	const struct arch_insn *insn = insn_at(m, i);
 
-	return insn->flow == ARCH_FLOW_STOP || (is_call(insn) && flow_is_noreturn(m->f, i));
+	return insn->flow == ARCH_FLOW_STOP || (arch_is_call(insn) && flow_is_noreturn(m->f, i));
 }
 
 #endif

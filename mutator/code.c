@@ -40,11 +40,6 @@ static bool runs_whole_window(const struct site *site)
 	return site->window.kind == ARCH_PATCH_JUMP || site->window.kind == ARCH_PATCH_SHORT_JUMP;
 }
 
-static bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
 static bool has_piece(const struct code *c, unsigned insn, enum point_place place)
 {
 	for (unsigned i = 0; i < piece_count(c); i++)
@@ -101,7 +96,7 @@ int code_init(struct code *c, const struct session *s, const struct site *site,
 		code_release(c);
 		return status;
 	}
-	if (!runs_whole_window(site) && is_call(&c->insns[c->insn_count - 1]))
+	if (!runs_whole_window(site) && arch_is_call(&c->insns[c->insn_count - 1]))
 		c->pushed = arch_call_pushes;
 	hot = 256 + (size_t)c->insn_count * 2 * ARCH_RELOCATED_MAX +
 	      (size_t)pieces * (SNIPPET_HOT_MAX + FRAME_MAX + ARCH_RELOCATED_MAX);
@@ -380,7 +375,7 @@ static void emit_rest(struct code *c, unsigned insn)
 {
 	const struct arch_insn *i = &c->insns[insn];
 
-	if (!is_call(i)) {
+	if (!arch_is_call(i)) {
 		emit_taken(c, insn);
 		return;
 	}
@@ -401,7 +396,7 @@ bool code_can_keep_call(const struct site *site)
 	const size_t overwritten =
 		site->window.kind == ARCH_PATCH_SHORT_JUMP ? arch_short_jump_size : arch_jump_size;
 
-	return count > 1 && runs_whole_window(site) && is_call(&insns[count - 1]) &&
+	return count > 1 && runs_whole_window(site) && arch_is_call(&insns[count - 1]) &&
 	       insns[count - 1].address >= site->key.start + overwritten;
 }
 
@@ -432,7 +427,8 @@ bool code_moves_call(const struct site *site)
 	struct arch_insn insns[WINDOW_INSNS_MAX];
 	size_t count = site_instructions(site, insns);
 
-	return runs_whole_window(site) && !site->keeps_call && count && is_call(&insns[count - 1]);
+	return runs_whole_window(site) && !site->keeps_call && count &&
+	       arch_is_call(&insns[count - 1]);
 }
 
 static void emit_all(struct code *c)

@@ -32,8 +32,7 @@ static size_t last_of(const struct cfg_block *b)
 
 static bool comes_back(const struct arch_insn *insn)
 {
-	return insn->flow != ARCH_FLOW_CALL && insn->flow != ARCH_FLOW_CALL_INDIRECT &&
-	       insn->flow != ARCH_FLOW_SYSCALL;
+	return !arch_is_call(insn) && insn->flow != ARCH_FLOW_SYSCALL;
 }
 
 /* Read in two ways, or executed by nobody: no place to count. */

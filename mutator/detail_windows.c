@@ -143,7 +143,7 @@ static bool is_returned_to(const struct detail *d, size_t at)
 {
 	const struct arch_insn *call = at ? &d->flow.insns.items[at - 1] : NULL;
 
-	return call && (call->flow == ARCH_FLOW_CALL || call->flow == ARCH_FLOW_CALL_INDIRECT) &&
+	return call && arch_is_call(call) &&
 	       call->address + call->length == d->flow.insns.items[at].address;
 }
 

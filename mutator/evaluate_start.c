@@ -170,7 +170,7 @@ static int add_passed(struct evaluation *v, const struct function_ref *caller,
 		candidates += takes_function(caller->module, &insn, &taken);
 		if (insn.flow == ARCH_FLOW_NEXT)
 			continue;
-		if (insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT)
+		if (arch_is_call(&insn))
 			status = callee_of(v, &(struct site_ref){*caller, at, insn.target, true},
 					   &callee, &known);
 		if (status >= 0 && known && set_has(creators, &callee)) {

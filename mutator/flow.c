@@ -269,7 +269,7 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		    insn.flow == ARCH_FLOW_CALL)
 			if (flow_contains(f, insn.target))
 				r = work_add(w, insn.target, e);
-		if (r == 0 && (insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT))
+		if (r == 0 && arch_is_call(&insn))
 			r = follow_behind(f, w, &insn, e);
 		if (r < 0)
 			return r;
@@ -281,7 +281,7 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		 */
 		trapped |= !called && flow_traps(f, &insn);
 		taken |= flow_takes_return(f, &insn);
-		called = insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT;
+		called = arch_is_call(&insn);
 		v += insn.length;
 	}
 	return 0;

@@ -224,8 +224,7 @@ static bool offer(struct host_search *s, const struct draft *d, int32_t index, e
 	if (!hole)
 		return false;
 	/* A call that moves returns past what the processor foretells. */
-	if (effort == EFFORT_NEW &&
-	    (last->flow == ARCH_FLOW_CALL || last->flow == ARCH_FLOW_CALL_INDIRECT))
+	if (effort == EFFORT_NEW && arch_is_call(last))
 		effort = EFFORT_CALL;
 	if (effort < s->effort) {
 		s->effort = effort;

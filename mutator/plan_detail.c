@@ -136,11 +136,6 @@ static int add_before(struct listing *l, enum point_kind kind, size_t at, vaddr_
 
 /* ----------------------------------------------------------------- kinds */
 
-static bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
 /* True if nothing but the return of the call before it leads to insns[at]. */
 static bool only_returned_to(const struct detail *d, size_t at)
 {
@@ -207,7 +202,7 @@ static int add_of_insn(struct listing *l, const struct cfg_block *b, size_t at)
 
 	if (r == 0)
 		r = add_accesses(l, at);
-	if (r == 0 && is_call(insn) && !is_get_pc(insn))
+	if (r == 0 && arch_is_call(insn) && !is_get_pc(insn))
 		r = add_after(l, b, at);
 	return r;
 }

@@ -10,18 +10,13 @@
 
 #include "mutator/core.h"
 
-static bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
 /* The call that a window ends with; false if it has none. */
 static bool last_call(const struct image *img, const struct window *w, struct arch_insn *call)
 {
 	struct arch_insn insns[WINDOW_INSNS_MAX];
 	size_t count = window_instructions(img, w, insns);
 
-	if (!count || !is_call(&insns[count - 1]))
+	if (!count || !arch_is_call(&insns[count - 1]))
 		return false;
 	*call = insns[count - 1];
 	return true;

@@ -62,7 +62,7 @@ static bool loads_from_chosen(const struct addition *s, size_t at)
 	     steps++) {
 		const struct arch_insn *def = &s->f->insns.items[--at];
 
-		if (is_call(def))
+		if (arch_is_call(def))
 			break;
 		arch_effects(def, &reads, &writes);
 		if (!(writes & regs))
@@ -95,7 +95,7 @@ static vaddr_t computed_in(const struct addition *s, arch_regset reg, size_t at)
 		if (flow_marks(s->f, s->f->insns.items[at].address) & (MARK_LOOP | MARK_REFERRED))
 			return 0;
 		def = &s->f->insns.items[--at];
-		if (is_call(def) && !(reg & arch_callee_saved))
+		if (arch_is_call(def) && !(reg & arch_callee_saved))
 			return 0;
 		arch_effects(def, &reads, &writes);
 		if (!(writes & reg) && arch_changes(def) & reg)

@@ -90,7 +90,7 @@ static size_t ways_to(const struct flow *f, size_t at, size_t *from)
 	for (long i = flow_ways_first(f, v); i >= 0; i = flow_ways_next(f, i)) {
 		if (!flow_look(f, 1))
 			return WAYS_MAX + 1;
-		if (is_call(&f->insns.items[i]) && !calls)
+		if (arch_is_call(&f->insns.items[i]) && !calls)
 			continue;
 		if (n == WAYS_MAX)
 			return WAYS_MAX + 1;
@@ -133,7 +133,7 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		if (!flow_is_run_into(s->f, at))
 			return was_loaded_before(s, wanted, at, steps);
 		def = &s->f->insns.items[--at];
-		if (is_call(def))
+		if (arch_is_call(def))
 			return false;
 		arch_effects(def, &reads, &writes);
 		if (!(writes & wanted) && arch_changes(def) & wanted)
@@ -353,7 +353,7 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 		if (s->f->code_bases && ways_to(s->f, at, (size_t[WAYS_MAX]){0}))
 			others = worse(others, trace_before(s, wanted, at, steps));
 		def = &s->f->insns.items[--at];
-		if (is_call(def)) {
+		if (arch_is_call(def)) {
 			/* What the call returns, or what it leaves as it was. */
 			if (wanted & ~arch_callee_saved)
 				return others;

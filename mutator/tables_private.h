@@ -80,11 +80,6 @@ bool flow_odd_is_riddle(const struct arch_insn *insn);
  */
 int flow_row(struct flow *f, size_t at, bool *known, struct dinst_error *e);
 
-static inline bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
 static inline bool is_address_of(const struct arch_insn *insn)
 {
 	return insn->flags & ARCH_INSN_PC_RELATIVE && insn->flags & ARCH_INSN_ADDRESS_OF;

@@ -19,11 +19,6 @@ static bool same_page(vaddr_t a, vaddr_t b)
 	return a / PAGE == b / PAGE;
 }
 
-static bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
 static bool runs_on(const struct arch_insn *insn)
 {
 	return insn->flow == ARCH_FLOW_NEXT || insn->flow == ARCH_FLOW_BRANCH;
@@ -97,7 +92,7 @@ static enum refusal insn_rules(const struct windows *w, size_t at, bool first, b
 	if (last)
 		return REFUSAL_NONE;
 	/* Frames that are live hold the return address: it must not be inside. */
-	if (is_call(insn))
+	if (arch_is_call(insn))
 		return REFUSAL_BRANCH_TARGET;
 	if (flow_marks(w->flow, insn->address + insn->length) & MARK_TARGET)
 		return REFUSAL_BRANCH_TARGET;
@@ -195,7 +190,7 @@ static enum refusal pad(const struct windows *w, struct draft *d, size_t patch)
 	if (d->length >= patch)
 		return REFUSAL_NONE;
 	/* A return address right behind a call would lie inside the patch. */
-	if (runs_on(last) || is_call(last))
+	if (runs_on(last) || arch_is_call(last))
 		return REFUSAL_NO_ROOM;
 	for (d->padding = 0; d->length + d->padding < patch; d->padding++)
 		if (!is_dead(w, end + d->padding))

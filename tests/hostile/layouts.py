@@ -229,7 +229,13 @@ def jump(text, target):
     emit("%s %s" % (text, target))
 
 
+# What the entries of a table are: addresses, offsets of four bytes, or of eight.
+WHOLE, OFFSETS, LONG_OFFSETS = range(3)
 tables = []
+
+
+def entry(target, n, kind):
+    emit("%s %s - T%d" % (".quad" if kind == LONG_OFFSETS else ".long", target, n))
 
 
 def some_call():
@@ -243,7 +249,7 @@ def some_call():
         emit("call *%r11")
     else:
         n = len(tables)
-        tables.append((n, [target], True))
+        tables.append((n, [target], WHOLE))
         emit("call *T%d(%%rip)" % n)
 
 
@@ -293,7 +299,7 @@ def transfer(at, last):
         fuel()
         n = len(tables)
         count = r.choice([1, 2, 4, 8])
-        tables.append((n, [pick(at, False) for _ in range(count)], False))
+        tables.append((n, [pick(at, False) for _ in range(count)], OFFSETS))
         a, b = r.sample(REGS, 2)
         emit("mov %s, %s" % (d(r.choice(REGS)), d(a)))
         if r.random() < 0.5:
@@ -305,12 +311,16 @@ def transfer(at, last):
         form = r.randrange(4)
         if form == 0:
             # whole addresses
-            tables[-1] = (n, tables[-1][1], True)
+            tables[-1] = (n, tables[-1][1], WHOLE)
             emit("lea T%d(%%rip), %s" % (n, q(b)))
             emit("%sjmp *(%s,%s,8)" % (r.choice(["", "notrack "]), q(b), q(a)))
             return False
         emit("lea T%d(%%rip), %s" % (n, q(b)))
-        emit("movslq (%s,%s,4), %s" % (q(b), q(a), q(a)))
+        if r.random() < 0.3:
+            tables[-1] = (n, tables[-1][1], LONG_OFFSETS)
+            emit("mov (%s,%s,8), %s" % (q(b), q(a), q(a)))
+        else:
+            emit("movslq (%s,%s,4), %s" % (q(b), q(a), q(a)))
         if form == 1:
             emit("lea (%s,%s), %s" % (q(a), q(b), q(b)))
             a = b
@@ -326,9 +336,10 @@ def transfer(at, last):
             # the table lies in the code
             emit(".p2align 2")
             label("T%d" % n)
-            for t in tables.pop()[1]:
-                emit(".long %s - T%d" % (t, n))
-            tables.append((n, None, False))
+            _, targets, kind = tables.pop()
+            for t in targets:
+                entry(t, n, kind)
+            tables.append((n, None, kind))
         return False
     if k == 5:
         fuel()
@@ -338,10 +349,22 @@ def transfer(at, last):
         if form == 0:
             more = r.choice([4, 8, 100])
             emit("lea %s-%d(%%rip), %s" % (target, more, q(a)))
-            if r.random() < 0.5:
+            if r.random() < 0.3:
+                b = r.choice([x for x in REGS if x != a])
+                emit("mov %s, %s" % (q(a), q(b)))
+                a = b
+            if r.random() < 0.2:
+                emit("js R%d" % r.randrange(RETURNS))
+            how = r.randrange(4)
+            if how == 0:
                 emit("add $%d, %s" % (more, q(a)))
-            else:
+            elif how == 1:
                 emit("lea %d(%s), %s" % (more, q(a), q(a)))
+            elif how == 2:
+                emit("sub $%d, %s" % (-more, q(a)))
+            else:
+                emit("add $%d, %s" % (more - 1, q(a)))
+                emit("inc %s" % q(a))
             emit("jmp *%s" % q(a))
         elif form == 1:
             emit("lea %s(%%rip), %s" % (target, q(a)))
@@ -441,11 +464,11 @@ for at, (f, b) in enumerate(order):
             emit(".size %s, . - %s" % (f.name, f.name))
 
 emit(".section .rodata")
-for n, targets, whole in tables:
+for n, targets, kind in tables:
     if targets is None:
         continue
     emit(".p2align 3")
-    if whole:
+    if kind == WHOLE:
         emit(".section .data.rel.ro, \"aw\"")
         emit(".p2align 3")
         label("T%d" % n)
@@ -455,7 +478,7 @@ for n, targets, whole in tables:
     else:
         label("T%d" % n)
         for t in targets:
-            emit(".long %s - T%d" % (t, n))
+            entry(t, n, kind)
 for n, w in enumerate(data):
     emit(".p2align 2")
     label("W%d" % n)
