@@ -35,6 +35,7 @@ static void test_sums(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		check_led(names[i]);
 	assert_false(marks_of("s_kept", 2) & MARK_TARGET);
+	assert_true(marks_of("s_own", 4) & MARK_TARGET);
 }
 
 /* fear C4: a table in the code of another function, one of eight bytes an entry, one that leads to code without a name */

@@ -70,6 +70,16 @@ FN to_far
 	jmp	*%r9
 END to_far
 
+	/* Its own third instruction, by an address of another function's. */
+FN s_own
+	mov	%edi, %eax
+	inc	%eax
+	inc	%eax
+	lea	s_lea(%rip), %rdx
+	add	$(s_own + 4 - s_lea), %rdx
+	jmp	*%rdx
+END s_own
+
 FN to_called
 	lea	s_called + 1(%rip), %rbx
 	call	*%rdi
