@@ -59,10 +59,21 @@ static size_t find_labels(const struct flow *f, const struct label_search *s,
 	return n;
 }
 
+/* Where other functions start is computed to hand it over; what lies inside of one nothing but code is computed from. */
+static bool is_inside_other(const struct flow *f, vaddr_t v)
+{
+	size_t size;
+
+	return !flow_contains(f, v) && freemap_starting_at(f->map, v) < 0 &&
+	       image_code(f->img, v, &size);
+}
+
 void flow_count_base(struct flow *f, vaddr_t v)
 {
-	f->code_bases += flow_contains(f, v);
-	f->inner_bases += flow_contains(f, v) && !flow_starts_at(f, v);
+	const bool other = is_inside_other(f, v);
+
+	f->code_bases += other || flow_contains(f, v);
+	f->inner_bases += other || (flow_contains(f, v) && !flow_starts_at(f, v));
 }
 
 size_t flow_mark_labels(struct flow *f, const struct label_search *s, const struct arch_insn *insn,

@@ -170,6 +170,20 @@ static bool is_written_between(const struct flow *f, size_t lo, size_t hi, arch_
 }
 
 /*
+ * True if what insns[at] loads with the help of `base` (0: unknown) is an entry of the table that begins
+ * there: hand-written code finds tables by their distance from a place in the code.
+ */
+static bool begins_there(const struct addition *s, size_t at, vaddr_t base)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+	size_t size;
+
+	if (!arch_memory_operands(&s->f->insns.items[at], m) || !m[0].offset)
+		return true;
+	return base && !image_code(s->f->img, base, &size);
+}
+
+/*
  * True if the address is the sum of what insns[at] loads and of where it loads
  * from: a switch. The register is the same, or two have the same address.
  */
@@ -183,6 +197,8 @@ static bool adds_its_table(const struct addition *s, size_t at)
 		arch_regset reg = rest & -rest;
 		vaddr_t table = computed_in(s, reg, at);
 
+		if (!begins_there(s, at, table))
+			continue;
 		if (reg & s->added && (at == s->at || (at < s->at && !(reg & writes) &&
 						       !is_written_between(s->f, at, s->at, reg))))
 			return true;

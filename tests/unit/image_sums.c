@@ -48,6 +48,15 @@ static void test_tables(void **state)
 		check_led(names[i]);
 }
 
+/* fear C4: a table whose entries count from a place in the code, which it does not begin at */
+static void test_foreign_base(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("b_foreign"));
+	assert_true(is_unresolved("b_own"));
+	assert_false(is_unresolved("b_usual"));
+}
+
 /* fear C3, C4: the same where addresses are fixed */
 static void test_fixed(void **state)
 {
@@ -63,6 +72,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_foreign_base),
 	};
 	const struct CMUnitTest fixed[] = {
 		cmocka_unit_test(test_fixed),

@@ -135,8 +135,73 @@ END by_gap
 	ret
 	LED t_gap
 
+	/*
+	 * A table that is found by its distance from a place in another function, from which its entries count, too;
+	 * beside one as a compiler makes it.
+	 */
+FN b_foreign
+	lea	s_add + 2(%rip), %rdx
+	test	%esi, %esi
+	js	.Lusual
+	movslq	.Lforeign - (s_add + 2)(%rdx, %rdi, 4), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+.Lusual:
+	lea	.Lswitch(%rip), %rcx
+	movslq	(%rcx, %rdi, 4), %rax
+	add	%rcx, %rax
+	jmp	*%rax
+.Lfirst:
+	inc	%eax
+	inc	%eax
+.Lsecond:
+	inc	%eax
+	ret
+END b_foreign
+
+	/* The same from a place of its own. */
+FN b_own
+	lea	.Lfrom(%rip), %rdx
+	test	%esi, %esi
+	js	.Lusual_own
+	movslq	.Lown - .Lfrom(%rdx, %rdi, 4), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+.Lusual_own:
+	lea	.Lswitch_own(%rip), %rcx
+	movslq	(%rcx, %rdi, 4), %rax
+	add	%rcx, %rax
+	jmp	*%rax
+.Lfrom:
+	inc	%eax
+	inc	%eax
+.Lthen:
+	inc	%eax
+	ret
+END b_own
+
+	/* And what is no doubt: the address of another function is handed over, and a switch is one. */
+FN b_usual
+	lea	s_add(%rip), %rsi
+	lea	.Lonly(%rip), %rcx
+	movslq	(%rcx, %rdi, 4), %rax
+	add	%rcx, %rax
+	jmp	*%rax
+.Lone:
+	inc	%eax
+	ret
+END b_usual
+
 	.section .rodata
 	.p2align 3
+.Lown:	.long	.Lthen - .Lfrom, .Lthen - .Lfrom
+.Lswitch_own:
+	.long	.Lfrom - .Lswitch_own, .Lfrom - .Lswitch_own
+.Lonly:	.long	.Lone - .Lonly, .Lone - .Lonly
+.Lforeign:
+	.long	.Lsecond - (s_add + 2), .Lsecond - (s_add + 2)
+.Lswitch:
+	.long	.Lfirst - .Lswitch, .Lfirst - .Lswitch
 .Llong:	.quad	by_long - .Llong, t_long + 2 - .Llong
 .Lgap:	.long	by_gap - .Lgap, .Lunnamed - .Lgap
 
