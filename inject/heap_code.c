@@ -38,6 +38,7 @@ bool heap_code_init(struct heap_code *c, size_t size)
 	c->page_count = size / HEAP_PAGE;
 	c->floor = c->page_count;
 	c->cursor = c->page_count;
+	c->none = SIZE_MAX;
 	c->pages = calloc(c->page_count, sizeof(*c->pages));
 	return c->pages != NULL;
 }
@@ -78,11 +79,13 @@ static bool find_between(const struct heap_code *c, size_t lo, size_t hi, size_t
 /* `count` free pages in a row that were in use before; false if there are none. */
 static bool find_used_before(struct heap_code *c, size_t count, size_t *first)
 {
-	if (c->page_count - c->floor - c->pages_taken < count)
+	if (c->page_count - c->floor - c->pages_taken < count || count >= c->none)
 		return false;
 	if (!find_between(c, c->floor, c->cursor, count, first) &&
-	    !find_between(c, c->floor, c->page_count, count, first))
+	    !find_between(c, c->floor, c->page_count, count, first)) {
+		c->none = count;
 		return false;
+	}
 	c->cursor = *first;
 	return true;
 }
@@ -113,11 +116,25 @@ static bool take_pages(struct heap_code *c, size_t count, size_t limit, size_t *
 	return true;
 }
 
+/* How many free pages there are in a row around `first`, up to c->none. */
+static size_t free_around(const struct heap_code *c, size_t first)
+{
+	size_t lo = first, hi = first;
+
+	while (hi < c->page_count && !c->pages[hi].taken && hi - lo < c->none)
+		hi++;
+	while (lo > c->floor && !c->pages[lo - 1].taken && hi - lo < c->none)
+		lo--;
+	return hi - lo;
+}
+
 static void give_pages(struct heap_code *c, size_t first, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		c->pages[first + i] = (struct heap_page){.taken = false};
 	c->pages_taken -= count;
+	if (c->none != SIZE_MAX && free_around(c, first) >= c->none)
+		c->none = SIZE_MAX;
 }
 
 /* ------------------------------------------------------------------ slabs */

@@ -51,6 +51,7 @@ struct heap_code {
 	size_t page_count;	 /* of the half */
 	size_t floor;		 /* the lowest page ever handed out */
 	size_t cursor; /* where the last free pages were found: the search goes on there */
+	size_t none; /* there are not so many free pages in a row above the floor; SIZE_MAX: nobody knows */
 	size_t pages_taken;
 	size_t bytes; /* in use, rounded to classes and pages */
 	struct heap_slab *partial[HEAP_WARMTHS][HEAP_CLASSES];

@@ -412,17 +412,6 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	return status;
 }
 
-static void forget_change(struct session *s, const struct site *site)
-{
-	struct site **p = &s->changed;
-
-	if (!site->changed)
-		return;
-	while (*p != site)
-		p = &(*p)->next_changed;
-	*p = site->next_changed;
-}
-
 void site_free(struct session *s, struct site *site)
 {
 	assert(!site->links && !site->spent && (!site->body || site->body == site->head));
@@ -433,8 +422,8 @@ void site_free(struct session *s, struct site *site)
 		forget_dropped(site);
 	else if (site->state != SITE_DRAINING)
 		site_forget(s, site);
-	forget_change(s, site);
-	site_forget_held(s, site);
+	site_forget_change(site);
+	site_forget_held(site);
 	for (unsigned k = 0; k < site->patch_count; k++)
 		journal_remove(site->place->journal, site->journal[k]);
 	if (site->head)

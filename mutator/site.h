@@ -184,6 +184,8 @@ struct site {
 	struct patch patches[2]; /* in the order in which they are applied */
 	/* next_hash: of session.dropped where it was dropped; `before` is what points to it then */
 	struct site *next_hash, *next_queued, *next_changed, *next_held, **before;
+	/* What points to it on session.changed and on session.held, while it is there. */
+	struct site **changed_at, **held_at;
 };
 
 /* ------------------------------------------------------------ functions */
@@ -251,10 +253,12 @@ int site_update(struct session *s, struct site *site, struct dinst_error *e);
  * in counters that nobody reads.
  */
 void site_update_all(struct session *s);
+/* It is not `changed` any more, or will be freed. */
+void site_forget_change(struct site *site);
 /* Turns the switches of all sites with a held body; in a stop, or while the target runs. */
 void site_turn_held(struct session *s);
 /* Nothing will lead to the site's held body. */
-void site_forget_held(struct session *s, struct site *site);
+void site_forget_held(struct site *site);
 /* Leads the site's switch to where it belongs now, under running threads. */
 void site_turn(struct site *site);
 /* Leads the switch of `head`, which may not be the site's any more, to `target`; 0: it falls

@@ -96,18 +96,19 @@ static void note_change(struct session *s, struct site *site)
 		return;
 	site->changed = true;
 	site->next_changed = s->changed;
+	site->changed_at = &s->changed;
+	if (s->changed)
+		s->changed->changed_at = &site->next_changed;
 	s->changed = site;
 }
 
-static void forget_change(struct session *s, struct site *site)
+void site_forget_change(struct site *site)
 {
-	struct site **p = &s->changed;
-
 	if (!site->changed)
 		return;
-	while (*p != site)
-		p = &(*p)->next_changed;
-	*p = site->next_changed;
+	*site->changed_at = site->next_changed;
+	if (site->next_changed)
+		site->next_changed->changed_at = site->changed_at;
 	site->changed = false;
 }
 
@@ -250,25 +251,33 @@ static int remake_head(struct session *s, struct site *site, struct dinst_error 
 
 /* ---------------------------------------------------------- held bodies */
 
-/* Nothing leads to it yet: it may be freed at once. */
-static void drop_held(struct session *s, struct site *site)
-{
-	struct site **p = &s->held;
-
-	if (!site->held)
-		return;
-	while (*p != site)
-		p = &(*p)->next_held;
-	*p = site->next_held;
-	body_free(site->held);
-	site->held = NULL;
-}
-
 static void hold(struct session *s, struct site *site, struct body *body)
 {
 	site->held = body;
 	site->next_held = s->held;
+	site->held_at = &s->held;
+	if (s->held)
+		s->held->held_at = &site->next_held;
 	s->held = site;
+}
+
+/* Off the list; what was held. */
+static struct body *let_go(struct site *site)
+{
+	struct body *body = site->held;
+
+	*site->held_at = site->next_held;
+	if (site->next_held)
+		site->next_held->held_at = site->held_at;
+	site->held = NULL;
+	return body;
+}
+
+/* Nothing leads to it yet: it may be freed at once. */
+void site_forget_held(struct site *site)
+{
+	if (site->held)
+		body_free(let_go(site));
 }
 
 void site_lead_to_body(struct session *s, struct site *site, struct body *body)
@@ -285,17 +294,9 @@ void site_turn_held(struct session *s)
 {
 	while (s->held) {
 		struct site *site = s->held;
-		struct body *body = site->held;
 
-		s->held = site->next_held;
-		site->held = NULL;
-		site_lead_to_body(s, site, body);
+		site_lead_to_body(s, site, let_go(site));
 	}
-}
-
-void site_forget_held(struct session *s, struct site *site)
-{
-	drop_held(s, site);
 }
 
 /* True if what runs is what the links say. */
@@ -325,17 +326,17 @@ int site_update(struct session *s, struct site *site, struct dinst_error *e)
 	struct body *body = NULL;
 	int status = 0;
 
-	drop_held(s, site);
+	site_forget_held(site);
 	if (!site->head || is_unreached(site)) {
 		status = remake_head(s, site, e);
 		if (status < 0)
 			note_change(s, site);
 		else
-			forget_change(s, site);
+			site_forget_change(site);
 		return status;
 	}
 	if (is_up_to_date(site)) {
-		forget_change(s, site);
+		site_forget_change(site);
 		return 0;
 	}
 	if (site->links)
@@ -348,20 +349,23 @@ int site_update(struct session *s, struct site *site, struct dinst_error *e)
 		hold(s, site, body);
 	else
 		site_lead_to_body(s, site, body);
-	forget_change(s, site);
+	site_forget_change(site);
 	return 0;
 }
 
 void site_update_all(struct session *s)
 {
 	struct dinst_error ignored = {0};
-	struct site *site = s->changed, *next;
+	struct site *list = s->changed;
 
-	/* Those that fail put themselves on the list again. */
+	/* Those that fail put themselves on the session's list again. */
 	s->changed = NULL;
-	for (; site; site = next) {
-		next = site->next_changed;
-		site->changed = false;
+	if (list)
+		list->changed_at = &list;
+	while (list) {
+		struct site *site = list;
+
+		site_forget_change(site);
 		/* One that was never reached and has nothing is only to be freed. */
 		if (site->links || !is_unreached(site))
 			site_update(s, site, &ignored);

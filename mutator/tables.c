@@ -239,6 +239,13 @@ static bool ends_table(const struct flow *f, vaddr_t target)
 	return at < s->count && s->insns[at].address != target;
 }
 
+/* What is read is data, for good, whatever else it looks like: a table may lie in the function itself. */
+static void mark_entry(struct flow *f, vaddr_t at, size_t width)
+{
+	for (size_t i = 0; i < width; i++)
+		flow_mark(f, at + i, MARK_CONFLICT);
+}
+
 /*
  * Reads the table at `table`, whose offsets count from `base`, and follows the
  * entries that lead into the function. Its own entries end where one leads
@@ -271,6 +278,7 @@ static int read_table(struct flow *f, struct table_bases *b, vaddr_t table, vadd
 		if ((other && other->jumped) || !in_text(f, target) || (!own && !behind) ||
 		    ends_table(f, target))
 			break;
+		mark_entry(f, at, width);
 		if (!mine || (!own && splits_known(f, target)))
 			continue;
 		if (own)

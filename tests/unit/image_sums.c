@@ -48,6 +48,19 @@ static void test_tables(void **state)
 		check_led(names[i]);
 }
 
+/* fear C4: a table within its function is data, and what is behind it is none */
+static void test_table_is_data(void **state)
+{
+	enum { TABLE = 16, ENTRY = 8 };
+
+	(void)state;
+	assert_false(is_unresolved("t_data"));
+	for (unsigned i = 0; i < ENTRY; i++)
+		assert_true(marks_of("t_data", TABLE + i) & MARK_CONFLICT);
+	assert_false(marks_of("t_data", TABLE - 1) & MARK_CONFLICT);
+	assert_false(marks_of("t_data", TABLE + ENTRY) & MARK_CONFLICT);
+}
+
 /* fear C4: a table whose entries count from a place in the code, which it does not begin at */
 static void test_foreign_base(void **state)
 {
@@ -72,6 +85,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_table_is_data),
 		cmocka_unit_test(test_foreign_base),
 	};
 	const struct CMUnitTest fixed[] = {

@@ -135,6 +135,20 @@ END by_gap
 	ret
 	LED t_gap
 
+	/* Its table lies in it, 16 bytes from its start: the upper half of the entry, 0, may lead to the table itself. */
+FN t_data
+	lea	.Ldata(%rip), %rdx
+	mov	(%rdx, %rdi, 8), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+	.p2align 3
+.Ldata:	.quad	.Lbehind - .Ldata
+.Lbehind:
+	mov	%edi, %eax
+	inc	%eax
+	ret
+END t_data
+
 	/*
 	 * A table that is found by its distance from a place in another function, from which its entries count, too;
 	 * beside one as a compiler makes it.
