@@ -340,7 +340,7 @@ static int follow_sure(struct flow *f, struct dinst_error *e)
 
 /*
  * In a file that is linked to fixed addresses any word, and any constant of an
- * instruction, may look like one. In the middle of an instruction that is reached,
+ * instruction, may look like one; in any file somebody may count bytes of code from an address on. In the middle of an instruction that is reached,
  * and that a compiler has made, it is chance, if nothing else leads there.
  */
 static bool is_chance(const struct flow *f, vaddr_t v)
@@ -352,7 +352,7 @@ static bool is_chance(const struct flow *f, vaddr_t v)
 	long at;
 
 	image_functions(f->img, &functions);
-	if (!f->linear || !image_is_fixed(f->img) ||
+	if (!f->linear || (!image_is_fixed(f->img) && refs != REFERENCE_BRANCH) ||
 	    functions[f->function].flags & FUNCTION_NO_FRAME ||
 	    marks & (MARK_CONFLICT | MARK_FOREIGN | MARK_LOOP | MARK_RETURN | MARK_TABLE) ||
 	    (refs != REFERENCE_ADDRESS &&

@@ -32,7 +32,7 @@ enum flow_mark {
 	 * from bytes that nobody has decoded, or from an instruction inside another. */
 	MARK_FOREIGN = 1 << 9,
 	MARK_TABLE = 1 << 10, /* an entry of a jump table of the function leads here */
-	/* Another function has a constant that is this address, where addresses are fixed. */
+	/* Somebody has a constant that is this address, where addresses are fixed, or makes it of another one. */
 	MARK_CONSTANT = 1 << 11,
 };
 

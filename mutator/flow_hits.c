@@ -123,12 +123,15 @@ static bool is_decoded(const struct flow *f, const struct image_hit *hit)
 	       (!read_hit(f, hit, &insn) || leads_to(f, &insn, hit->target));
 }
 
-/* A constant of position-dependent code: a number may look like an address. See is_chance(). */
+/*
+ * A constant of position-dependent code, or what is made of an address and constants: a number may look like
+ * an address, and who looks at bytes of code has theirs. See is_chance().
+ */
 static bool is_constant(const struct flow *f, const struct image_hit *hit)
 {
 	struct arch_insn insn;
 
-	return image_is_fixed(f->img) && read_hit(f, hit, &insn) && insn.target != hit->target &&
+	return read_hit(f, hit, &insn) && insn.target != hit->target &&
 	       !(insn.flags & ARCH_INSN_ADDRESS_OF && insn.data_ref == hit->target);
 }
 

@@ -239,7 +239,10 @@ static bool ends_table(const struct flow *f, vaddr_t target)
 	return at < s->count && s->insns[at].address != target;
 }
 
-/* What is read is data, for good, whatever else it looks like: a table may lie in the function itself. */
+/*
+ * An entry is data, for good, whatever else it looks like: a table may lie in the function itself. But four
+ * bytes of code, whose address somebody computes, may look like one.
+ */
 static void mark_entry(struct flow *f, vaddr_t at, size_t width)
 {
 	for (size_t i = 0; i < width; i++)
@@ -262,6 +265,8 @@ static int read_table(struct flow *f, struct table_bases *b, vaddr_t table, vadd
 {
 	size_t size = 0, width = form == ENTRY_WORD || form == ENTRY_LONG ? 8 : 4;
 	const uint8_t *bytes = image_data(f->img, table, &size);
+	const struct base *first = base_at(b, table);
+	const bool jumped = first && first->jumped;
 	bool own = true;
 
 	for (size_t i = 0; bytes && i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
@@ -275,10 +280,12 @@ static int read_table(struct flow *f, struct table_bases *b, vaddr_t table, vadd
 		if (is_given_up(b))
 			break;
 		own &= mine && !other && (i == 0 || !freemap_is_base(f->map, at));
+		/* No entry leads into its table; half of a wider one may. */
 		if ((other && other->jumped) || !in_text(f, target) || (!own && !behind) ||
-		    ends_table(f, target))
+		    target - table < (i + 1) * width || ends_table(f, target))
 			break;
-		mark_entry(f, at, width);
+		if (form == ENTRY_LONG || jumped)
+			mark_entry(f, at, width);
 		if (!mine || (!own && splits_known(f, target)))
 			continue;
 		if (own)

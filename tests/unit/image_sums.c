@@ -36,6 +36,8 @@ static void test_sums(void **state)
 		check_led(names[i]);
 	assert_false(marks_of("s_kept", 2) & MARK_TARGET);
 	assert_true(marks_of("s_own", 4) & MARK_TARGET);
+	assert_int_equal(marks_of("s_read", 0) & MARK_CONFLICT, 0);
+	assert_int_equal(marks_of("s_read", 2) & (MARK_TARGET | MARK_CONFLICT), 0);
 }
 
 /* fear C4: a table in the code of another function, one of eight bytes an entry, one that leads to code without a name */

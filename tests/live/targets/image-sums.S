@@ -70,6 +70,24 @@ FN to_far
 	jmp	*%r9
 END to_far
 
+	/* Who looks at the bytes of what a compiler has made has the addresses of all of them. */
+FN s_read
+	.cfi_startproc
+	lea	1(%rdi, %rdi, 2), %rax
+	ret
+	.cfi_endproc
+END s_read
+
+FN reads
+	lea	s_read(%rip), %rax
+	movzbl	(%rax), %ecx
+	inc	%rax
+	movzbl	(%rax), %edx
+	inc	%rax
+	mov	%rax, (%rdi)
+	ret
+END reads
+
 	/* Its own third instruction, by an address of another function's. */
 FN s_own
 	mov	%edi, %eax
