@@ -105,7 +105,9 @@ static void doubt_behind_rest(struct flow *f, vaddr_t lo)
 static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_t hi,
 			      struct dinst_error *e)
 {
+	struct image_range own; /* from where on it is not decoded */
 	const struct sweep *s;
+	bool too_many = false;
 	int r;
 
 	if (is_own_primary(f, index))
@@ -117,11 +119,16 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 	     i++)
 		if (is_branch(f, &s->insns[i]))
 			r = flow_enter(f, s->insns[i].target, e);
-	if (s->end < s->hi) {
-		mark_every_offset(f, s->end > lo ? s->end : lo, s->hi < hi ? s->hi : hi);
-		doubt_piece(f, s->hi);
+	own = (struct image_range){s->end, s->hi};
+	if (r == 0)
+		r = flow_mark_from_odd(f, index, s, lo, hi, &too_many, e);
+	if (too_many)
+		mark_every_offset(f, lo, own.hi < hi ? own.hi : hi);
+	if (own.lo < own.hi) {
+		mark_every_offset(f, own.lo > lo ? own.lo : lo, own.hi < hi ? own.hi : hi);
+		doubt_piece(f, own.hi);
 		if (r == 0)
-			r = flow_run_over(f, s->end, s->hi, e);
+			r = flow_run_over(f, own.lo, own.hi, e);
 	}
 	return r;
 }

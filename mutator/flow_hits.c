@@ -99,6 +99,20 @@ static int settle(struct flow *f, size_t index, struct dinst_error *e)
 	return r;
 }
 
+int flow_is_led_to(struct flow *f, vaddr_t v, bool *real, struct dinst_error *e)
+{
+	size_t first, n = image_hits_into(f->img, v, v + 1, &first);
+	int r = 0;
+
+	*real = f->probe;
+	for (size_t k = first; k < first + n && r == 0 && !*real; k++) {
+		if (image_hit_state(f->img, k) == HIT_UNKNOWN)
+			r = settle(f, k, e);
+		*real = image_hit_state(f->img, k) != HIT_CHANCE;
+	}
+	return r;
+}
+
 static bool read_hit(const struct flow *f, const struct image_hit *hit, struct arch_insn *insn)
 {
 	size_t size = 0;

@@ -6,6 +6,7 @@
  *   flow_pieces.c  which bytes are the function's, and the image's marks on them
  *   flow_hits.c    branches from elsewhere: true or chance
  *   flow_edges.c   short branches from next door; exits
+ *   flow_odd.c     the same from code that is read in two ways
  *   flow_gaps.c    branches from bytes that are in no function
  *   flow_ways.c    the branches of the function itself, by where they lead
  *   flow_returns.c what ends a line, and calls behind which there may be data
@@ -97,6 +98,14 @@ bool flow_hit_branches(const struct flow *f, const struct image_hit *hit);
 
 /* flow_edges.c: a branch from outside leads to v; within an instruction, v is read anew. */
 int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e);
+/*
+ * flow_odd.c: follows short branches out of the part [lo, hi) of another function, `index`, from where somebody jumps
+ * into the middle of one of its instructions. *too_many: there are more than are looked at.
+ */
+int flow_mark_from_odd(struct flow *f, uint32_t index, const struct sweep *s, vaddr_t lo,
+		       vaddr_t hi, bool *too_many, struct dinst_error *e);
+/* flow_hits.c: *real if one of the hits to v is no chance; they are settled for that. All are, to who settles others. */
+int flow_is_led_to(struct flow *f, vaddr_t v, bool *real, struct dinst_error *e);
 /*
  * Code in front of `hi`, where bytes of f's may begin, is read up to `at`: if one more instruction there runs
  * into f, its bytes are read in two ways, and control goes on behind it.
