@@ -70,12 +70,6 @@ static void try_offsets(struct walk *w, vaddr_t v)
 	try_range(w, v > far ? v : far, w->hi);
 }
 
-static bool ends_line(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_JUMP_INDIRECT ||
-	       insn->flow == ARCH_FLOW_RETURN || insn->flow == ARCH_FLOW_STOP;
-}
-
 /* Straight on from v, up to `end` or into what is behind. */
 static int walk_line(struct walk *w, vaddr_t v, vaddr_t end, enum footing footing,
 		     struct dinst_error *e)

@@ -89,12 +89,6 @@ static void find_places(struct odd_search *o, uint32_t index)
 		add_place(o, image_hit(o->f->img, k)->target, image_hit(o->f->img, k)->target);
 }
 
-static bool ends_line(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_JUMP_INDIRECT ||
-	       insn->flow == ARCH_FLOW_RETURN || insn->flow == ARCH_FLOW_STOP;
-}
-
 /* Straight on, up to where an instruction of the other reading begins. */
 static void read_from(struct odd_search *o, const struct odd_place *place)
 {

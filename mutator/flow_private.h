@@ -31,6 +31,12 @@ int flow_mark_references(struct flow *f, struct dinst_error *e);
  * something else leads to.
  */
 bool flow_ends_line(struct flow *f, const struct arch_insn *insn);
+/* The same without asking what is called. */
+static inline bool ends_line(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_JUMP_INDIRECT ||
+	       insn->flow == ARCH_FLOW_RETURN || insn->flow == ARCH_FLOW_STOP;
+}
 /* True for a breakpoint that is executed for its handler; in front of padding it says that nobody comes there. */
 bool flow_traps(const struct flow *f, const struct arch_insn *insn);
 
