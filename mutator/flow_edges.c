@@ -37,7 +37,7 @@ int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e)
 	return flow_insn_at(f, v) < 0 ? flow_follow(f, v, e) : 0;
 }
 
-static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
+void flow_mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
 {
 	size_t size = 0;
 	const uint8_t *bytes = image_code(f->img, lo, &size);
@@ -87,7 +87,7 @@ static void doubt_piece(struct flow *f, vaddr_t lo)
 	if (!p || p->lo != lo || freemap_starting_at(f->map, lo) >= 0)
 		return;
 	hi = p->hi;
-	mark_every_offset(f, lo, hi);
+	flow_mark_every_offset(f, lo, hi);
 	for (vaddr_t v = lo; v < hi; v++)
 		flow_mark(f, v, MARK_CONFLICT);
 }
@@ -107,7 +107,6 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 {
 	struct image_range own; /* from where on it is not decoded */
 	const struct sweep *s;
-	bool too_many = false;
 	int r;
 
 	if (is_own_primary(f, index))
@@ -121,11 +120,9 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 			r = flow_enter(f, s->insns[i].target, e);
 	own = (struct image_range){s->end, s->hi};
 	if (r == 0)
-		r = flow_mark_from_odd(f, index, s, lo, hi, &too_many, e);
-	if (too_many)
-		mark_every_offset(f, lo, own.hi < hi ? own.hi : hi);
+		r = flow_mark_from_odd(f, index, s, lo, hi, e);
 	if (own.lo < own.hi) {
-		mark_every_offset(f, own.lo > lo ? own.lo : lo, own.hi < hi ? own.hi : hi);
+		flow_mark_every_offset(f, own.lo > lo ? own.lo : lo, own.hi < hi ? own.hi : hi);
 		doubt_piece(f, own.hi);
 		if (r == 0)
 			r = flow_run_over(f, own.lo, own.hi, e);

@@ -24,7 +24,8 @@ struct odd_search {
 	const struct sweep *s;
 	vaddr_t lo, hi;
 	struct odd_place places[ODD_MOST];
-	struct odd_place branches[ODD_MOST]; /* into the function */
+	/* Into the function; or an instruction in front of it that its first bytes are part of. */
+	struct odd_place branches[ODD_MOST];
 	size_t place_count, branch_count;
 	bool too_many;
 };
@@ -93,11 +94,11 @@ static void find_places(struct odd_search *o, uint32_t index)
 static void read_from(struct odd_search *o, const struct odd_place *place)
 {
 	vaddr_t v = place->at, root = place->root;
+	struct arch_insn insn;
 
 	do {
 		size_t size = 0;
 		const uint8_t *bytes = image_code(o->f->img, v, &size);
-		struct arch_insn insn;
 
 		if (!bytes || arch_decode(bytes, size, v, &insn) != ARCH_OK)
 			return;
@@ -106,34 +107,42 @@ static void read_from(struct odd_search *o, const struct odd_place *place)
 			if (flow_contains(o->f, insn.target))
 				add(o, o->branches, &o->branch_count, insn.target, root);
 		}
-		if (ends_line(&insn))
-			return;
 		v += insn.length;
-	} while (v < o->s->hi && !is_head(o->s, v));
-	/* Over the end of the function, into what is behind. */
-	if (v > o->s->hi && flow_contains(o->f, v))
-		add(o, o->branches, &o->branch_count, v, root);
+	} while (!ends_line(&insn) && v < o->s->hi && !is_head(o->s, v));
+	if (v > o->s->hi && flow_contains(o->f, o->s->hi))
+		add(o, o->branches, &o->branch_count, insn.address, root);
+}
+
+/* More than are looked at: any byte may begin one, and the last one may lie across the end. */
+static void doubt_all(struct flow *f, vaddr_t lo, vaddr_t hi, vaddr_t end)
+{
+	flow_mark_every_offset(f, lo, end < hi ? end : hi);
+	for (vaddr_t v = end; v < end + ARCH_INSN_MAX; v++)
+		flow_mark(f, v, MARK_CONFLICT | MARK_FOREIGN);
 }
 
 int flow_mark_from_odd(struct flow *f, uint32_t index, const struct sweep *s, vaddr_t lo,
-		       vaddr_t hi, bool *too_many, struct dinst_error *e)
+		       vaddr_t hi, struct dinst_error *e)
 {
 	struct odd_search o = {.f = f, .s = s, .hi = hi};
+	const vaddr_t end = s->hi; /* the sweep may go */
 	int r = 0;
 
 	o.lo = lo > s->lo + ODD_BEFORE ? lo - ODD_BEFORE : s->lo;
 	find_places(&o, index);
 	for (size_t i = 0; i < o.place_count; i++)
 		read_from(&o, &o.places[i]);
-	*too_many = o.too_many;
-	/* The sweep may go. */
+	if (o.too_many)
+		doubt_all(f, lo, hi, end);
 	for (size_t i = 0; i < o.branch_count && r == 0; i++) {
 		bool real = true;
 
 		if (o.branches[i].root)
 			r = flow_is_led_to(f, o.branches[i].root, &real, e);
 		if (r == 0 && real)
-			r = flow_enter(f, o.branches[i].at, e);
+			r = o.branches[i].at < end && !flow_contains(f, o.branches[i].at)
+				    ? flow_run_over(f, o.branches[i].at, end, e)
+				    : flow_enter(f, o.branches[i].at, e);
 	}
 	return r;
 }

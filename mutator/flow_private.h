@@ -106,10 +106,12 @@ bool flow_hit_branches(const struct flow *f, const struct image_hit *hit);
 int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e);
 /*
  * flow_odd.c: follows short branches out of the part [lo, hi) of another function, `index`, from where somebody jumps
- * into the middle of one of its instructions. *too_many: there are more than are looked at.
+ * into the middle of one of its instructions.
  */
 int flow_mark_from_odd(struct flow *f, uint32_t index, const struct sweep *s, vaddr_t lo,
-		       vaddr_t hi, bool *too_many, struct dinst_error *e);
+		       vaddr_t hi, struct dinst_error *e);
+/* flow_edges.c: what a branch at any byte of [lo, hi) leads to. */
+void flow_mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi);
 /* flow_hits.c: *real if one of the hits to v is no chance; they are settled for that. All are, to who settles others. */
 int flow_is_led_to(struct flow *f, vaddr_t v, bool *real, struct dinst_error *e);
 /*

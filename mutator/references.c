@@ -156,8 +156,11 @@ static bool is_symbol(const struct scan *s, vaddr_t v)
 	return span->marks[(v - span->lo) / 2] >> ((v - span->lo) % 2 * 4) & REFERENCE_SYMBOL;
 }
 
-static void note_hit(struct scan *s, vaddr_t from, vaddr_t target)
+/* As it is what is made in steps, also within a function: decoding alone does not tell that. */
+static void note_hit(void *arg, taddr_t from, taddr_t target)
 {
+	struct scan *s = arg;
+
 	mark(s, target, REFERENCE_BRANCH);
 	/* To the start of a function anything may come: whence is not asked. */
 	if (!is_symbol(s, target) && span_at(s->map, target) && !hits_add(&s->hits, from, target))
@@ -173,12 +176,6 @@ static void found_reference(void *arg, taddr_t from, taddr_t target)
 		return;
 	note_hit(s, from, target);
 	parts_note(s->parts, from, target);
-}
-
-/* Also within a function: decoding alone does not tell what instructions make together. */
-static void found_sum(void *arg, taddr_t from, taddr_t target)
-{
-	note_hit(arg, from, target);
 }
 
 /* The bytes of a section from `at` on that are scanned with those up to `at` + SCAN_PIECE. */
@@ -211,7 +208,7 @@ static int scan_code(struct scan *s)
 				arch_scan_constants(bytes + at, piece, address, lo, hi,
 						    found_reference, s);
 			arch_scan_sums(bytes + at, piece_at(size, at, SUM_BYTES), address, lo, hi,
-				       image_is_fixed(img), found_sum, s);
+				       image_is_fixed(img), note_hit, s);
 			elf_file_forget(&img->file, bytes + at, piece_at(size, at, 0));
 		}
 	}

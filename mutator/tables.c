@@ -250,7 +250,7 @@ static void mark_entry(struct flow *f, vaddr_t at, size_t width)
 }
 
 /*
- * Reads the table at `table`, whose offsets count from `base`, and follows the
+ * Reads the table at base number `index`, whose offsets count from `base`, and follows the
  * entries that lead into the function. Its own entries end where one leads
  * elsewhere or where somebody takes another table to start, at the latest; if
  * the first is one, `read` has the form: it is really a table. What is behind is more
@@ -260,13 +260,12 @@ static void mark_entry(struct flow *f, vaddr_t at, size_t width)
  * table is known to start. It is read in a second round, `behind`, after all
  * that is sure, and what it leads to may be no code unless it looks like a block.
  */
-static int read_table(struct flow *f, struct table_bases *b, vaddr_t table, vaddr_t base,
+static int read_table(struct flow *f, struct table_bases *b, size_t index, vaddr_t base,
 		      enum entry_form form, bool behind, unsigned *read, struct dinst_error *e)
 {
 	size_t size = 0, width = form == ENTRY_WORD || form == ENTRY_LONG ? 8 : 4;
+	const vaddr_t table = b->items[index].address;
 	const uint8_t *bytes = image_data(f->img, table, &size);
-	const struct base *first = base_at(b, table);
-	const bool jumped = first && first->jumped;
 	bool own = true;
 
 	for (size_t i = 0; bytes && i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
@@ -284,7 +283,7 @@ static int read_table(struct flow *f, struct table_bases *b, vaddr_t table, vadd
 		if ((other && other->jumped) || !in_text(f, target) || (!own && !behind) ||
 		    target - table < (i + 1) * width || ends_table(f, target))
 			break;
-		if (form == ENTRY_LONG || jumped)
+		if (form == ENTRY_LONG || b->items[index].jumped)
 			mark_entry(f, at, width);
 		if (!mine || (!own && splits_known(f, target)))
 			continue;
@@ -310,18 +309,18 @@ static int read_forms(struct flow *f, struct table_bases *b, size_t index, bool 
 	vaddr_t table = b->items[index].address;
 	bool fixed = image_is_fixed(f->img);
 	unsigned read = 0;
-	int r = read_table(f, b, table, table, ENTRY_RELATIVE, behind, &read, e);
+	int r = read_table(f, b, index, table, ENTRY_RELATIVE, behind, &read, e);
 
 	if (r == 0)
-		r = read_table(f, b, table, table, ENTRY_LONG, behind, &read, e);
+		r = read_table(f, b, index, table, ENTRY_LONG, behind, &read, e);
 	if (r == 0 && fixed)
-		r = read_table(f, b, table, 0, ENTRY_WORD, behind, &read, e);
+		r = read_table(f, b, index, 0, ENTRY_WORD, behind, &read, e);
 	if (r == 0 && fixed)
-		r = read_table(f, b, table, 0, ENTRY_HALF, behind, &read, e);
+		r = read_table(f, b, index, 0, ENTRY_HALF, behind, &read, e);
 	b->looks += b->count;
 	for (size_t i = 0; i < b->count && r == 0 && !is_given_up(b); i++)
 		if (b->items[i].address != table && flow_contains(f, b->items[i].address))
-			r = read_table(f, b, table, b->items[i].address, ENTRY_RELATIVE, behind,
+			r = read_table(f, b, index, b->items[i].address, ENTRY_RELATIVE, behind,
 				       &read, e);
 	if (!behind)
 		b->items[index].read |= read;

@@ -19,6 +19,18 @@ static void test_led_to(void **state)
 	assert_true(marks_of("o_near", 2) & MARK_FOREIGN);
 }
 
+/* fear C3, C5: an instruction that only somebody's jump leads to, whose last bytes are the function's first */
+static void test_runs_over(void **state)
+{
+	enum { BYTES = 3 };
+
+	(void)state;
+	for (unsigned i = 0; i < BYTES; i++)
+		assert_true(marks_of("r_near", i) & MARK_CONFLICT);
+	assert_true(marks_of("r_near", BYTES) & MARK_FOREIGN);
+	assert_false(marks_of("r_near", BYTES) & MARK_CONFLICT);
+}
+
 /* And where nobody jumps there, or what looks like it is chance, none is. */
 static void test_chance(void **state)
 {
@@ -31,6 +43,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_led_to),
+		cmocka_unit_test(test_runs_over),
 		cmocka_unit_test(test_chance),
 	};
 

@@ -49,6 +49,24 @@ FN c_looks
 END c_looks
 	.fill	300, 1, 0x90
 
+	/* The last instruction ends within the function behind: mov $imm32, %eax; read from its second byte, a nop. */
+FN r_odd
+	xor	%eax, %eax
+	ret
+	.long	0x7f47d83c
+.Lover:	.byte	0xb8, 0x90
+END r_odd
+FN r_near
+	lea	1(%rdi), %eax
+	inc	%eax
+	ret
+END r_near
+	.fill	300, 1, 0x90
+FN r_jumps
+	{disp32} jmp .Lover
+END r_jumps
+	.fill	300, 1, 0x90
+
 	/* Nobody does. */
 	PAIR n_odd, n_near, .Lnobody
 
