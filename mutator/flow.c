@@ -339,10 +339,9 @@ static int follow_sure(struct flow *f, struct dinst_error *e)
 }
 
 /*
- * In a file that is linked to fixed addresses any word, and any constant of an
- * instruction, may look like one; in any file somebody may count bytes of code from
- * an address on. In the middle of an instruction that is reached,
- * and that a compiler has made, it is chance, if nothing else leads there.
+ * In a file that is linked to fixed addresses any word, and any constant of an instruction, may look like
+ * one; in any file somebody may count bytes of code from an address on. In the middle of an instruction
+ * that is reached, and that a compiler has made, it is chance, if nothing else leads there.
  */
 static bool is_chance(const struct flow *f, vaddr_t v)
 {
