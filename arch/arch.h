@@ -102,6 +102,13 @@ static inline bool arch_is_call(const struct arch_insn *insn)
 	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
 }
 
+/* True if control does not go on behind it, whoever is called. */
+static inline bool arch_ends_line(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_JUMP_INDIRECT ||
+	       insn->flow == ARCH_FLOW_RETURN || insn->flow == ARCH_FLOW_STOP;
+}
+
 /*
  * A place to put code: `bytes` is where we write it, `pc` where bytes[0] will
  * be when it runs. `status` is the first error, sticky.

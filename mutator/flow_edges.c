@@ -68,7 +68,7 @@ int flow_run_over(struct flow *f, vaddr_t at, vaddr_t hi, struct dinst_error *e)
 	for (vaddr_t v = hi; v < end; v++)
 		if (flow_contains(f, v))
 			flow_mark(f, v, MARK_CONFLICT | MARK_FOREIGN);
-	if (end <= hi || !flow_contains(f, end) || insn.flow == ARCH_FLOW_JUMP ||
+	if (end < hi || !flow_contains(f, end) || insn.flow == ARCH_FLOW_JUMP ||
 	    insn.flow == ARCH_FLOW_JUMP_INDIRECT || insn.flow == ARCH_FLOW_RETURN)
 		return 0;
 	return flow_enter(f, end, e);

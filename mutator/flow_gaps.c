@@ -96,10 +96,10 @@ static int walk_line(struct walk *w, vaddr_t v, vaddr_t end, enum footing footin
 		}
 		if (r < 0)
 			return r;
-		if (footing != IS_FUNCTION && ends_line(&insn))
+		if (footing != IS_FUNCTION && arch_ends_line(&insn))
 			return 0;
 		if (!(insn.flags & ARCH_INSN_PADDING))
-			runs_on = !ends_line(&insn);
+			runs_on = !arch_ends_line(&insn);
 		v += insn.length;
 		if (v < w->hi && w->seen[v - w->lo] && footing != IS_FUNCTION)
 			return 0;
@@ -177,6 +177,20 @@ static bool note_branch(void *arg, vaddr_t target)
 	return false;
 }
 
+static bool note_sure(void *arg, vaddr_t target, bool sure)
+{
+	if (sure)
+		add_work(arg, target);
+	return false;
+}
+
+static bool note_any(void *arg, vaddr_t target, bool sure)
+{
+	(void)sure;
+	add_work(arg, target);
+	return false;
+}
+
 /* From instruction number `from` on; returns how many there are. */
 static size_t note_own(struct walk *w, const struct insn_list *list, size_t from)
 {
@@ -191,7 +205,7 @@ static size_t note_own(struct walk *w, const struct insn_list *list, size_t from
 static int walk_branched_to(struct walk *w, struct dinst_error *e)
 {
 	size_t insns, odd;
-	int r = freemap_branches_into(w->f->map, (struct image_range){w->lo, w->hi}, note_branch, w,
+	int r = freemap_branches_into(w->f->map, (struct image_range){w->lo, w->hi}, note_sure, w,
 				      e);
 
 	if (r == 0)
@@ -244,6 +258,15 @@ static int walk_tables(struct walk *w, struct dinst_error *e)
 	return walk_work(w, MAY_BE_CODE, e);
 }
 
+/* From where short branches lead to that are some only if what looks like a jump is one. */
+static int walk_unsure(struct walk *w, struct dinst_error *e)
+{
+	int r = freemap_branches_into(w->f->map, (struct image_range){w->lo, w->hi}, note_any, w,
+				      e);
+
+	return r < 0 ? r : walk_work(w, MAY_BE_CODE, e);
+}
+
 static int walk_all(struct walk *w, struct dinst_error *e)
 {
 	bool more = false;
@@ -259,7 +282,9 @@ static int walk_all(struct walk *w, struct dinst_error *e)
 		r = walk_referred_to(w, IS_CODE, &more, e);
 	if (r == 0 && more)
 		r = walk_referred_to(w, MAY_BE_CODE, &more, e);
-	return r < 0 ? r : walk_tables(w, e);
+	if (r == 0)
+		r = walk_tables(w, e);
+	return r < 0 ? r : walk_unsure(w, e);
 }
 
 static int walk_range(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, bool run_into, bool sure,

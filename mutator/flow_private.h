@@ -31,12 +31,6 @@ int flow_mark_references(struct flow *f, struct dinst_error *e);
  * something else leads to.
  */
 bool flow_ends_line(struct flow *f, const struct arch_insn *insn);
-/* The same without asking what is called. */
-static inline bool ends_line(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_JUMP_INDIRECT ||
-	       insn->flow == ARCH_FLOW_RETURN || insn->flow == ARCH_FLOW_STOP;
-}
 /* True for a breakpoint that is executed for its handler; in front of padding it says that nobody comes there. */
 bool flow_traps(const struct flow *f, const struct arch_insn *insn);
 
@@ -106,7 +100,7 @@ bool flow_hit_branches(const struct flow *f, const struct image_hit *hit);
 int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e);
 /*
  * flow_odd.c: follows short branches out of the part [lo, hi) of another function, `index`, from where somebody jumps
- * into the middle of one of its instructions.
+ * into the middle of one of its instructions. The sweep may go.
  */
 int flow_mark_from_odd(struct flow *f, uint32_t index, const struct sweep *s, vaddr_t lo,
 		       vaddr_t hi, struct dinst_error *e);

@@ -5,6 +5,7 @@
  */
 #include "mutator/freemap.h"
 
+#include "mutator/freemap_odd.h"
 #include "mutator/freemap_tables.h"
 
 #include <stdlib.h>
@@ -352,7 +353,7 @@ static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi)
 /* Asked of every branch to a place in `into`; true: that is enough. */
 struct branch_search {
 	struct image_range into;
-	bool (*found)(void *arg, vaddr_t target);
+	bool (*found)(void *arg, vaddr_t target, bool sure);
 	void *arg;
 };
 
@@ -360,7 +361,7 @@ static bool answers(const struct branch_search *b, const struct arch_insn *insn)
 {
 	return (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH) &&
 	       insn->target >= b->into.lo && insn->target < b->into.hi &&
-	       b->found(b->arg, insn->target);
+	       b->found(b->arg, insn->target, true);
 }
 
 /* What may be read in more than one way: an instruction at any offset of [from, to). */
@@ -394,8 +395,29 @@ static bool unknown_answers(const struct freemap *map, const struct sweep *s, va
 	return from < to && any_offset_answers(map, from, to, b);
 }
 
+static bool is_into(const void *arg, vaddr_t v)
+{
+	const struct image_range *into = arg;
+
+	return v >= into->lo && v < into->hi;
+}
+
+/* What is read in another way. */
+static bool odd_answers(const struct freemap *map, uint32_t index, const struct sweep *s,
+			struct image_range part, const struct branch_search *b)
+{
+	struct odd_reading odd;
+
+	freemap_read_odd(map, index, s, part, &(struct odd_wish){is_into, &b->into}, &odd);
+	for (size_t i = 0; i < odd.branch_count; i++)
+		if (b->found(b->arg, odd.branches[i].to, !odd.branches[i].root))
+			return true;
+	return odd.too_many && any_offset_answers(map, part.lo > s->lo ? part.lo : s->lo,
+						  part.hi < s->hi ? part.hi : s->hi, b);
+}
+
 int freemap_branches_into(struct freemap *map, struct image_range into,
-			  bool (*found)(void *arg, vaddr_t target), void *arg,
+			  bool (*found)(void *arg, vaddr_t target, bool sure), void *arg,
 			  struct dinst_error *e)
 {
 	const struct branch_search b = {into, found, arg};
@@ -412,16 +434,18 @@ int freemap_branches_into(struct freemap *map, struct image_range into,
 		for (size_t i = freemap_first(s, lo); i < s->count && s->insns[i].address < hi; i++)
 			if (answers(&b, &s->insns[i]))
 				return 1;
-		if (unknown_answers(map, s, lo, hi, &b))
+		if (unknown_answers(map, s, lo, hi, &b) ||
+		    odd_answers(map, (uint32_t)k, s, (struct image_range){lo, hi}, &b))
 			return 1;
 	}
 	return 0;
 }
 
-static bool any(void *arg, vaddr_t target)
+static bool any(void *arg, vaddr_t target, bool sure)
 {
 	(void)arg;
 	(void)target;
+	(void)sure;
 	return true;
 }
 
@@ -454,6 +478,20 @@ bool freemap_is_come_to(struct freemap *map, vaddr_t lo, vaddr_t hi)
 	       freemap_branches_into(map, (struct image_range){lo, hi}, any, NULL, NULL) != 0;
 }
 
+/* The same where it is read in another way. */
+static bool odd_runs_off(const struct freemap *map, uint32_t index, const struct sweep *s)
+{
+	const struct image_range end = {s->hi, s->hi + 1};
+	struct odd_reading odd;
+
+	freemap_read_odd(map, index, s, (struct image_range){s->hi, s->hi},
+			 &(struct odd_wish){is_into, &end}, &odd);
+	for (size_t i = 0; i < odd.branch_count; i++)
+		if (odd.branches[i].over)
+			return true;
+	return odd.too_many;
+}
+
 /*
  * True if control may run off the end of function `index` into what is behind
  * it: hand-written code falls through nops into the next function (memcpy_chk
@@ -466,7 +504,8 @@ bool freemap_runs_off(struct freemap *map, uint32_t index)
 	vaddr_t end, hi;
 	size_t last;
 
-	if (freemap_sweep(map, index, &s, NULL) < 0 || s->end < s->hi)
+	if (freemap_sweep(map, index, &s, NULL) < 0 || s->end < s->hi ||
+	    odd_runs_off(map, index, s))
 		return true;
 	for (last = s->count; last > 0; last--)
 		if (!(s->insns[last - 1].flags & ARCH_INSN_PADDING))

@@ -79,10 +79,11 @@ bool freemap_is_come_to(struct freemap *map, vaddr_t lo, vaddr_t hi);
 /*
  * Calls `found` for each branch from the functions in and around `into`, as far as a
  * short one reaches, to a place in it, or what may be one; until it says true, then 1
- * is returned. Else 0, or negative without memory. `found` uses no sweep.
+ * is returned. Else 0, or negative without memory. `found` uses no sweep. Not `sure`:
+ * nobody but what looks like a jump elsewhere leads to the branch.
  */
 int freemap_branches_into(struct freemap *map, struct image_range into,
-			  bool (*found)(void *arg, vaddr_t target), void *arg,
+			  bool (*found)(void *arg, vaddr_t target, bool sure), void *arg,
 			  struct dinst_error *e);
 
 /*

@@ -370,6 +370,24 @@ unsigned image_references_at(const struct image *img, vaddr_t vaddr)
 	return marks;
 }
 
+/* The next byte in a restartable sequence, hi if there is none. */
+static vaddr_t next_sequence(const struct reference_map *m, vaddr_t v, vaddr_t hi)
+{
+	size_t lo = 0, end = m->rseq_count;
+
+	while (lo < end) {
+		const size_t mid = lo + (end - lo) / 2;
+
+		if (m->rseq[mid].hi <= v)
+			lo = mid + 1;
+		else
+			end = mid;
+	}
+	if (lo == m->rseq_count || m->rseq[lo].lo >= hi)
+		return hi;
+	return m->rseq[lo].lo > v ? m->rseq[lo].lo : v;
+}
+
 /* The next byte of the span with marks, hi if there is none: most have none. */
 static vaddr_t next_marked(const struct mark_span *span, vaddr_t v, vaddr_t hi)
 {
@@ -403,9 +421,7 @@ bool image_references_next(const struct image *img, vaddr_t *vaddr, vaddr_t hi, 
 			v++;
 			continue;
 		}
-		/* Few files have sequences at all; where one has, every byte is looked at. */
-		if (!m->rseq_count)
-			v = next_marked(span, v, hi < span->hi ? hi : span->hi);
+		v = next_marked(span, v, next_sequence(m, v, hi < span->hi ? hi : span->hi));
 		*bits = image_references_at(img, v);
 		if (v < hi && *bits) {
 			*vaddr = v;

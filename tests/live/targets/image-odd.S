@@ -67,6 +67,93 @@ FN r_jumps
 END r_jumps
 	.fill	300, 1, 0x90
 
+	/* Into the padding behind it, to its third byte. */
+	.macro	PAD odd, place
+FN \odd
+	xor	%eax, %eax
+	ret
+	.long	0x7f47d83c
+\place:
+	jmp	.L\odd\()_in
+	nop
+	ret
+END \odd
+	.byte	0x90, 0x90
+.L\odd\()_in:
+	.fill	14, 1, 0x90
+	.endm
+
+	/* What is a return from its first byte on is mov $imm32, %eax from there, over the end into the padding. */
+	.macro	OVER odd, place
+FN \odd
+	xor	%eax, %eax
+	ret
+	.long	0x7f47d83c
+\place:	.byte	0xb8, 0xc3
+END \odd
+	.fill	16, 1, 0x90
+	.endm
+
+	/* Into code that nobody has named, and from there into the next function. */
+	.macro	GAP odd, near, place
+FN \odd
+	xor	%eax, %eax
+	ret
+	.long	0x7f47d83c
+\place:
+	jmp	.L\odd\()_gap
+	nop
+	ret
+END \odd
+	.byte	6, 6
+.L\odd\()_gap:
+	jmp	\near + 2
+FN \near
+	mov	%edi, %eax
+	inc	%eax
+	ret
+END \near
+	.endm
+
+	PAD p_odd, .Lpad
+	.fill	300, 1, 0x90
+	PAD pn_odd, .Lpad_nobody
+	.fill	300, 1, 0x90
+	OVER q_odd, .Lend
+	.fill	300, 1, 0x90
+	OVER qn_odd, .Lend_nobody
+	.fill	300, 1, 0x90
+	GAP g_odd, g_near, .Lgap
+	.fill	300, 1, 0x90
+	GAP gn_odd, gn_near, .Lgap_nobody
+	.fill	300, 1, 0x90
+FN p_jumps
+	test	%edi, %edi
+	{disp32} jz .Lpad
+	{disp32} js .Lend
+	{disp32} jmp .Lgap
+END p_jumps
+	.fill	300, 1, 0x90
+
+	/* Its own jump, from further away than a short one reaches. */
+FN w_odd
+	test	%edi, %edi
+	{disp32} jz .Lown
+	.fill	300, 1, 0x90
+	ret
+	.long	0x7f47d83c
+.Lown:
+	jmp	w_near + 2
+	nop
+	ret
+END w_odd
+FN w_near
+	mov	%edi, %eax
+	inc	%eax
+	ret
+END w_near
+	.fill	300, 1, 0x90
+
 	/* Nobody does. */
 	PAIR n_odd, n_near, .Lnobody
 
