@@ -11,6 +11,9 @@
 #   that runs on, through tables and registers, with all registers, flags and the red zone live across
 #   all of it; functions with names, sizes, unwind data or none of these, and data between them: 60
 #   programs, with entries, exits, calls, blocks, edges, loops, instructions and memory counted
+#
+# Pairs of entries and exits go in all at once or not at all. A program whose stacks hold addresses of its code in
+# every round may refuse them to the end, as any other may that returns there; of 20 programs one may.
 . "$(dirname "$0")/lib.sh"
 
 need python3 gcc setarch strip
@@ -21,6 +24,7 @@ rounds=${ROUNDS:-60}
 export INSTRUMENT_LOG=$work/log
 mkdir "$work/log"
 points=0
+unwilling=()
 gcc -O1 -c -o "$work/main.o" tests/hostile/layouts.c || fail "cannot be compiled"
 
 # make_program SEED: some at fixed addresses, some without symbols.
@@ -60,8 +64,15 @@ in_and_out() {
 	exec 7>"$work/input"
 	wait_for 60 test -s "$work/result" || fail "seed $1: it does not start"
 	prove save "$program" "$work/picture" || fail "seed $1: cannot look at it"
-	timeout 60 "$instrument" "$program" excabdlimp 2 20 @main >"$work/program.log" 2>&1 ||
-		fail "seed $1: taken in and out: status $?: $(grep -v ' = ' "$work/program.log" | tail -4 | tr '\n' ' ')"
+	timeout 150 "$instrument" "$program" excabdlimp 2 20 @main >"$work/program.log" 2>&1
+	status=$?
+	if [ $status -eq 3 ]; then
+		unwilling+=("$1")
+		timeout 60 "$instrument" "$program" excabdlim 2 20 @main >"$work/program.log" 2>&1
+		status=$?
+	fi
+	[ $status -eq 0 ] ||
+		fail "seed $1: taken in and out: status $status: $(grep -v ' = ' "$work/program.log" | tail -4 | tr '\n' ' ')"
 	# A round that found nothing to insert fails at nothing either.
 	rounds_counted=$(awk '/^  [a-z].* = / { sub(/.* = /, ""); n += $1 } /^removed: / { if (n) rounds++; n = 0 } END { print rounds + 0 }' "$work/program.log")
 	[ "$rounds_counted" -eq 2 ] || fail "seed $1: taken in and out: something was counted in $rounds_counted of 2 rounds"
@@ -83,5 +94,6 @@ for seed in "${seeds[@]}"; do
 	done
 	in_and_out "$seed"
 done
+[ ${#unwilling[@]} -le $(((${#seeds[@]} + 19) / 20)) ] || fail "no pairs in programs ${unwilling[*]}"
 [ "$points" -ge $((100 * ${#seeds[@]})) ] || fail "only $points points"
-pass "${#seeds[@]} programs, $points points"
+pass "${#seeds[@]} programs, $points points, ${#unwilling[@]} without pairs"

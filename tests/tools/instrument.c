@@ -14,7 +14,8 @@
  *
  * The first form works on a process that runs: each round inserts, waits (until
  * the process ends, at the longest), prints what was counted, and removes; at
- * the end everything is detached. Exits with 1 if anything failed or was left.
+ * the end everything is detached. Exits with 1 if anything failed or was left, with
+ * 3 if a request was told again and again to come back later, and nothing is left.
  * If MILLISECONDS is "-", it waits until its standard input ends.
  *
  * The second form *becomes* COMMAND, with all of it inserted before its first
@@ -65,7 +66,8 @@ enum {
 	FOCI_MAX = 16,
 	CATCH_MS = 20 * 1000,
 	AGAIN = 20,
-	AGAIN_US = 200 * 1000
+	AGAIN_US = 200 * 1000,
+	BUSY_TO_THE_END = 3
 };
 
 struct order {
@@ -225,7 +227,9 @@ static int attach_main(pid_t pid, const struct order *o, int rounds, unsigned ms
 	printf("detached: %zu left, stopped %.3f ms\n", detached.left,
 	       (double)detached.stop_ns / 1e6);
 	session_free(s);
-	return status < 0 || detached.left ? 1 : 0;
+	if (detached.left)
+		return 1;
+	return status == DINST_BUSY ? BUSY_TO_THE_END : status < 0;
 }
 
 /* --------------------------------------------------- from the first instruction */
