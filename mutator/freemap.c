@@ -478,7 +478,7 @@ bool freemap_is_come_to(struct freemap *map, vaddr_t lo, vaddr_t hi)
 	       freemap_branches_into(map, (struct image_range){lo, hi}, any, NULL, NULL) != 0;
 }
 
-/* The same where it is read in another way. */
+/* What freemap_runs_off() asks, where it is read in another way. */
 static bool odd_runs_off(const struct freemap *map, uint32_t index, const struct sweep *s)
 {
 	const struct image_range end = {s->hi, s->hi + 1};
