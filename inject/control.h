@@ -112,8 +112,8 @@ uint64_t stop_budget_ns(size_t threads, unsigned deadline_us, unsigned patience)
 
 /*
  * The last resort: a try in which nothing goes on for four of those budgets and so many ms (ten
- * seconds; tests make it less), since our own thread hangs in the kernel or was stopped itself,
- * kills this process, so that the kernel lets the target go.
+ * seconds; tests make it less) while somebody is kept from running, since our own thread hangs in the
+ * kernel or was stopped itself, kills this process, so that the kernel lets the target go.
  */
 extern unsigned stop_last_resort_ms;
 

@@ -55,10 +55,13 @@ struct attempt {
 	uint64_t may_take_ns; /* without anything going on */
 };
 
-/* stop_last_resort_ms: when, and the timer that kills us. */
+/*
+ * stop_last_resort_ms: when, and the timer that kills us. Only while somebody is kept from running: before and after that
+ * we may wait for a CPU for longer, and nobody minds.
+ */
 struct last_resort {
-	uint64_t until_ns;
-	pid_t tracer_tid; /* of the innermost */
+	uint64_t until_ns; /* NEVER: nobody is kept */
+	pid_t tracer_tid;  /* of the innermost */
 	/* Tracers that go first, by how deep they are nested, since when, and until when; 0: none does yet. */
 	pid_t first[FIRST_MOST];
 	uint64_t first_since_ns, first_until_ns;
@@ -72,6 +75,8 @@ struct first_look {
 	pid_t tracer_tid;
 	struct proc_usage usage;
 };
+
+static const uint64_t NEVER = UINT64_MAX;
 
 static _Thread_local struct attempt *traced_for; /* by this thread */
 
@@ -134,8 +139,8 @@ static void run(struct attempt *a, struct stop *s)
 	/* In a nested one others stand still already: what they found mostly is right for it, too. */
 	if (!s->nested)
 		cgroup_find_freezer(target_memory_tid(s->target));
-	target_hold(s->target);
 	stop_goes_on();
+	target_hold(s->target);
 	a->code = stop_gather(s, deadline_us, a->patience, a->e);
 	a->starved = s->starved;
 	if (!a->code)
@@ -212,6 +217,37 @@ void stop_step_back(struct stop *s)
 	s->first = false;
 }
 
+unsigned stop_last_resort_ms = 10000;
+
+static struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+}
+
+/*
+ * From now on for as long as this try may take. Without a timer (no room for another one) there
+ * is only join_or_die(), which says why; with it we die a second later, even where we are
+ * stopped ourselves.
+ */
+static void last_resort_extend(struct last_resort *l, const struct attempt *a)
+{
+	const struct itimerspec when = {.it_value = timespec_of(a->may_take_ns + 1000000000)};
+
+	__atomic_store_n(&l->until_ns, clock_ns() + a->may_take_ns, __ATOMIC_RELAXED);
+	if (l->armed)
+		timer_settime(l->timer, 0, &when, NULL);
+}
+
+/* Nobody is kept any more. */
+static void last_resort_end(struct last_resort *l)
+{
+	const struct itimerspec never = {0};
+
+	__atomic_store_n(&l->until_ns, NEVER, __ATOMIC_RELAXED);
+	if (l->armed)
+		timer_settime(l->timer, 0, &never, NULL);
+}
+
 static void *tracer_main(void *arg)
 {
 	struct attempt *a = arg;
@@ -238,6 +274,10 @@ static void *tracer_main(void *arg)
 	free(s.shown);
 	/* Where it did not come to a stop, nobody else has: our end would let them go with EINTR. */
 	stop_attend(&s);
+	if (s.left_attached)
+		stop_goes_on();
+	else if (!a->outer)
+		last_resort_end(a->last_resort);
 	free(s.table);
 	free(s.held);
 	return NULL;
@@ -254,27 +294,6 @@ static void wait_until_let_go(pid_t tracer_tid)
 
 	while (!syscall(SYS_tgkill, getpid(), tracer_tid, 0) && clock_ns() < until)
 		nanosleep(&pause, NULL);
-}
-
-unsigned stop_last_resort_ms = 10000;
-
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-}
-
-/*
- * From now on for as long as this try may take. Without a timer (no room for another one) there
- * is only join_or_die(), which says why; with it we die a second later, even where we are
- * stopped ourselves.
- */
-static void last_resort_extend(struct last_resort *l, const struct attempt *a)
-{
-	const struct itimerspec when = {.it_value = timespec_of(a->may_take_ns + 1000000000)};
-
-	__atomic_store_n(&l->until_ns, clock_ns() + a->may_take_ns, __ATOMIC_RELAXED);
-	if (l->armed)
-		timer_settime(l->timer, 0, &when, NULL);
 }
 
 static uint64_t may_take_ns(const struct attempt *a)
@@ -412,11 +431,11 @@ static void trace(struct attempt *a)
 		wait_until_let_go(a->tracer_tid);
 }
 
-/* One inside another has the outermost one's last resort, and begins and ends by extending it. */
+/* One inside another has the outermost one's last resort; its tracer begins by extending it, and we at its end. */
 static int attempt(struct attempt *a)
 {
 	struct sigevent kill_us = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-	struct last_resort own = {0};
+	struct last_resort own = {.until_ns = NEVER};
 
 	a->outer = traced_for;
 	a->depth = a->outer ? a->outer->depth + 1 : 0;
@@ -424,7 +443,6 @@ static int attempt(struct attempt *a)
 	a->may_take_ns = may_take_ns(a);
 	if (!a->outer)
 		own.armed = !timer_create(CLOCK_MONOTONIC, &kill_us, &own.timer);
-	last_resort_extend(a->last_resort, a);
 	trace(a);
 	__atomic_store_n(&a->last_resort->tracer_tid, a->outer ? a->outer->tracer_tid : 0,
 			 __ATOMIC_RELAXED);

@@ -122,6 +122,51 @@ static void test_stopped(void **state)
 	check_last_resort(*state, stop_ourselves);
 }
 
+static void sleep_for_long(int signal)
+{
+	const struct timespec for_long = {4, 0};
+
+	(void)signal;
+	nanosleep(&for_long, NULL);
+}
+
+/* Who asked for the stop is kept, as if it had no processor. */
+static int keep_who_asked(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s;
+	(void)arg;
+	(void)e;
+	return tgkill(getpid(), getpid(), SIGUSR1);
+}
+
+/* fear J2, K2: where we get no processor for long after everybody was let go, we do not end for that */
+static void test_late_afterwards(void **state)
+{
+	const uint64_t late_ns = 3000000000;
+
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+	uint64_t start;
+	int status = 0;
+	pid_t child;
+
+	harness_start(h, "calls", NULL);
+	child = fork();
+	if (!child) {
+		stop_last_resort_ms = SOON_MS;
+		signal(SIGUSR1, sleep_for_long);
+		start = clock_ns();
+		_exit(target_open(h->pid, &t, &e) ||
+		      target_stop(t, NULL, keep_who_asked, NULL, NULL, &e) ||
+		      clock_ns() - start < late_ns);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* A control group of version 2; "": there is none. */
 static char group[64];
 
@@ -379,6 +424,7 @@ int main(void)
 		CASE(test_frozen),
 		CASE(test_one_inside_the_other),
 		CASE(test_late_on_the_way_back),
+		CASE(test_late_afterwards),
 	};
 
 	return cmocka_run_group_tests_name("live/waits", tests, NULL, NULL);
