@@ -50,7 +50,7 @@ static void add_branch(struct odd_search *o, const struct odd_branch *b)
 	struct odd_reading *found = o->found;
 
 	for (size_t i = 0; i < found->branch_count; i++)
-		if (found->branches[i].from == b->from &&
+		if (found->branches[i].from == b->from && found->branches[i].over == b->over &&
 		    says_more(found->branches[i].root, b->root))
 			return;
 	if (found->branch_count == ODD_MOST)

@@ -5,8 +5,8 @@
  * where to aim.
  *
  * Read askew, a few words of code look like addresses (`cmp $2, %al; jae .+0x7f0e` is 0x7f08830f023c), and once in
- * thousands of times ours are there. Then new mutators look, whose memory is elsewhere: one of theirs must not
- * find any.
+ * thousands of times ours are there. Then new mutators look, whose memory is elsewhere: none of them may find
+ * one.
  */
 #include "tests/live/harness_session.h"
 

@@ -31,6 +31,17 @@ static void test_runs_over(void **state)
 	assert_false(marks_of("r_near", BYTES) & MARK_CONFLICT);
 }
 
+/* fear C3, C5: the same, which is a branch into the function, too: both its bytes and where it leads to are kept */
+static void test_branches_and_runs_over(void **state)
+{
+	enum { TARGET = 4 };
+
+	(void)state;
+	assert_true(marks_of("x_near", 0) & MARK_CONFLICT);
+	assert_true(marks_of("x_near", TARGET) & MARK_TARGET);
+	assert_true(marks_of("x_near", TARGET) & MARK_FOREIGN);
+}
+
 /* fear C3, C5: the same from where the function next door itself jumps to, from afar */
 static void test_own_jump(void **state)
 {
@@ -93,9 +104,13 @@ static void test_chance(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_led_to),	     cmocka_unit_test(test_runs_over),
-		cmocka_unit_test(test_own_jump),     cmocka_unit_test(test_through_gap),
-		cmocka_unit_test(test_into_padding), cmocka_unit_test(test_over_padding),
+		cmocka_unit_test(test_led_to),
+		cmocka_unit_test(test_runs_over),
+		cmocka_unit_test(test_branches_and_runs_over),
+		cmocka_unit_test(test_own_jump),
+		cmocka_unit_test(test_through_gap),
+		cmocka_unit_test(test_into_padding),
+		cmocka_unit_test(test_over_padding),
 		cmocka_unit_test(test_chance),
 	};
 

@@ -67,6 +67,25 @@ FN r_jumps
 END r_jumps
 	.fill	300, 1, 0x90
 
+	/* The last instruction is a branch whose distance is the function behind's first byte, 3. */
+FN x_odd
+	xor	%eax, %eax
+	ret
+	.long	0x7f47d83c
+.Lboth:	.byte	0x74
+END x_odd
+FN x_near
+	.byte	3, 0xc7 /* add %edi, %eax */
+	inc	%eax
+	inc	%eax
+	ret
+END x_near
+	.fill	300, 1, 0x90
+FN x_jumps
+	{disp32} jmp .Lboth
+END x_jumps
+	.fill	300, 1, 0x90
+
 	/* Into the padding behind it, to its third byte. */
 	.macro	PAD odd, place
 FN \odd
