@@ -352,9 +352,8 @@ static void find_private(const struct target *t, const struct maps *m, struct ar
 		if (hi - lo < PRIVATE_LEAST || !is_anonymous(m, lo, hi, PROT_READ | PROT_EXEC))
 			continue;
 		left -= end - lo;
-		for (taddr_t at = lo; *count < max; at = next_header(t, pagemap, at, end)) {
-			if (at > lo && at >= end)
-				break;
+		for (taddr_t at = lo; at < end && *count < max;
+		     at = next_header(t, pagemap, at, end)) {
 			if (read_private(t, m, at, hi, &found[*count]))
 				at += found[(*count)++].code_size;
 			else

@@ -87,7 +87,10 @@ struct target {
 void target_hold(struct target *t);
 void target_unhold(struct target *t);
 bool target_at_hand(const struct target *t, taddr_t address, size_t size);
-/* Pages were written to: what processes had in common there is each one's own now. */
+/*
+ * Forgets what is known of pages: they were written to, so that what processes had in common there is each one's own
+ * now, or all have come to a stop only now.
+ */
 void target_look_again(struct target *t);
 
 /* Finds another one after an access failed; false if there is none. */

@@ -143,6 +143,8 @@ static void run(struct attempt *a, struct stop *s)
 	target_hold(s->target);
 	a->code = stop_gather(s, deadline_us, a->patience, a->e);
 	a->starved = s->starved;
+	/* What was seen of its pages while some of it still ran may be so no more. */
+	target_look_again(s->target);
 	if (!a->code)
 		a->code = show(s, a->e);
 	if (!a->code) {

@@ -508,25 +508,34 @@ static void note_hole(const struct site *site)
 }
 
 /*
- * Records what became of each site. If the machinery failed after the first
- * write a window may or may not be patched: it counts as patched, since taking
- * it out compares the bytes first.
+ * Records what became of each site. If the machinery `failed` after the first write a window may or
+ * may not be patched, here or in a child: it counts as patched, since taking it out compares the bytes
+ * first. One that is the original here is to be patched again.
  */
-void batch_settle(struct batch *b, struct batch_result *result)
+void batch_settle(struct batch *b, bool failed, struct batch_result *result)
 {
 	for (size_t i = 0; i < b->count; i++) {
 		struct site *site = b->sites[i];
 
-		if (b->patching && !b->waits[i] && !b->foreign[i]) {
-			site->state = SITE_PATCHED;
-			if (site->host)
-				note_hole(site);
-			batch_note_pages(b->session, site);
-			result->patched++;
+		result->pending += b->waits[i];
+		if (!b->patching || b->waits[i] || b->foreign[i])
+			continue;
+		site->state = SITE_PATCHED;
+		if (site->host)
+			note_hole(site);
+	}
+	/* A host that is not in place has no holes: it comes after what its guests say. */
+	for (size_t i = 0; i < b->count && b->patching; i++) {
+		struct site *site = b->sites[i];
+
+		if (b->waits[i] || b->foreign[i])
+			continue;
+		if (failed && !site_is_in_place(b->session, site)) {
+			site_revert(b->session, site);
 			continue;
 		}
-		if (b->waits[i])
-			result->pending++;
+		batch_note_pages(b->session, site);
+		result->patched++;
 	}
 }
 
@@ -584,7 +593,7 @@ int batch_apply(struct session *s, struct site **sites, size_t count, bool *fore
 	if (status >= 0) {
 		status = target_stop(s->target, NULL, apply_in_stop, &b, &report, e);
 		session_note_stop(s, &report, &result->stop_ns);
-		batch_settle(&b, result);
+		batch_settle(&b, status < 0, result);
 	}
 	batch_end(&b);
 	return status;

@@ -39,7 +39,7 @@ struct batch {
 int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t count,
 		bool *foreign, struct dinst_error *e);
 /* Records what became of the sites. */
-void batch_settle(struct batch *b, struct batch_result *result);
+void batch_settle(struct batch *b, bool failed, struct batch_result *result);
 void batch_end(struct batch *b);
 
 /* batch_strangers.c: somebody else's jumps into the middle of windows make them foreign. */

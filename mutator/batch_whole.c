@@ -271,7 +271,7 @@ int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch
 					    "process %d has ended or executed another program",
 					    (int)s->pid);
 		if (job.turned)
-			batch_settle(&job.batch, result);
+			batch_settle(&job.batch, status < 0, result);
 		if (status == DINST_BUSY && job.busy)
 			status = tell_busy(&job, e);
 	}

@@ -33,14 +33,9 @@ void request_let_go(struct session *s, struct site *site)
 static void notice_reverted(struct session *s, const struct module *m)
 {
 	for (size_t b = 0; b < s->site_buckets; b++)
-		for (struct site *site = s->site_hash[b]; site; site = site->next_hash) {
-			if (site->module != m || site_is_in_place(s, site))
-				continue;
-			site->state = SITE_PLANNED;
-			site->touched = true;
-			site->left_to = 0;
-			s->maybe_pending = true;
-		}
+		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			if (site->module == m && !site_is_in_place(s, site))
+				site_revert(s, site);
 }
 
 /* The host of a part's window is a further part of the point, without a snippet. */

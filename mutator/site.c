@@ -143,6 +143,14 @@ bool site_is_in_place(const struct session *s, const struct site *site)
 	       memcmp(now, p->before, p->length) != 0;
 }
 
+void site_revert(struct session *s, struct site *site)
+{
+	site->state = SITE_PLANNED;
+	site->touched = true;
+	site->left_to = 0;
+	s->maybe_pending = true;
+}
+
 /* -------------------------------------------------------------- patches */
 
 /* The file's bytes of [vaddr, vaddr + length). */

@@ -207,9 +207,11 @@ void site_drop_gone(struct session *s);
 struct site *site_next(const struct session *s, const struct site *site);
 /*
  * False if the site was patched and its window is the original again: the
- * module was loaded anew at the same place, or a flush did not come to its end.
+ * module was loaded anew at the same place, or a flush or a batch did not come to its end.
  */
 bool site_is_in_place(const struct session *s, const struct site *site);
+/* One that is not: it is to be patched again, and a child may have it still. */
+void site_revert(struct session *s, struct site *site);
 
 /* True if it was removed and whoever is still in its code comes back to the call that it left in its place. */
 bool site_is_come_back_to(const struct site *site);

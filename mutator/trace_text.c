@@ -55,37 +55,39 @@ static void write_record(const struct writing *w, const struct trace_record *r)
 	fprintf(w->to, ");");
 }
 
-/* Events at the entry and at the return; a condition is asked at the entry. */
+/*
+ * Events at the entry and at the return; a condition is asked at the entry. Of calls deeper in calls
+ * than there are bits nothing is asked: entries and returns agree on which these are.
+ */
 static void write_running(const struct writing *w, const struct trace_function *f)
 {
-	const bool callee = f->level > 0;
+	const bool callee = f->level > 0, asked = !callee && f->condition;
+	const char *m = w->metric;
 
 	fprintf(w->to, "\t\tappend preInsn f.entry (* ");
-	if (callee) {
-		fprintf(w->to, "if (%s_inside > 0) ", w->metric);
-	} else if (f->condition) {
-		fprintf(w->to, "%s_passed = %s_passed << 1 | ((%s) ? 1 : 0); if (%s_passed & 1) { ",
-			w->metric, w->metric, f->condition, w->metric);
-	} else {
-		fprintf(w->to, "{ ");
-	}
-	if (!callee && w->inside)
-		fprintf(w->to, "%s_inside++; ", w->metric);
-	write_record(w, &f->entry);
-	fprintf(w->to, "%s *)\n\t\tprepend preInsn f.return (* ", callee ? "" : " }");
 	if (callee)
-		fprintf(w->to, "if (%s_inside > 0) ", w->metric);
-	else if (f->condition)
-		fprintf(w->to, "if (%s_passed & 1) { ", w->metric);
-	else
-		fprintf(w->to, "{ ");
+		fprintf(w->to, "if (%s_inside > 0) ", m);
+	else if (asked)
+		fprintf(w->to,
+			"if (%s_deep < %d) { %s_passed = %s_passed << 1 | ((%s) ? 1 : 0); "
+			"if (%s_passed & 1) { ",
+			m, TRACE_DEPTH_MOST, m, m, f->condition, m);
+	if (!callee && w->inside)
+		fprintf(w->to, "%s_inside++; ", m);
+	write_record(w, &f->entry);
+	if (asked)
+		fprintf(w->to, " } } %s_deep++;", m);
+	fprintf(w->to, " *)\n\t\tprepend preInsn f.return (* ");
+	if (callee)
+		fprintf(w->to, "if (%s_inside > 0) ", m);
+	else if (asked)
+		fprintf(w->to, "%s_deep--; if (%s_deep < %d) { if (%s_passed & 1) { ", m, m,
+			TRACE_DEPTH_MOST, m);
 	write_record(w, &f->result);
 	if (!callee && w->inside)
-		fprintf(w->to, " %s_inside--;", w->metric);
-	fprintf(w->to, "%s", callee ? "" : " }");
-	if (!callee && f->condition)
-		fprintf(w->to, " %s_passed = %s_passed >> 1 & 0x7fffffffffffffff;", w->metric,
-			w->metric);
+		fprintf(w->to, " %s_inside--;", m);
+	if (asked)
+		fprintf(w->to, " } %s_passed = %s_passed >> 1 & 0x7fffffffffffffff; }", m, m);
 	fprintf(w->to, " *)\n");
 }
 
@@ -177,7 +179,8 @@ static int write_words(const struct writing *w, const struct trace_function *lis
 	if (!w->late) {
 		for (size_t i = 0; i < count; i++)
 			if (list[i].condition) {
-				fprintf(w->to, "\tcounter %s_passed;\n", w->metric);
+				fprintf(w->to, "\tcounter %s_passed;\n\tcounter %s_deep;\n",
+					w->metric, w->metric);
 				break;
 			}
 		return 0;

@@ -6,7 +6,8 @@
  * Two forms:
  *   while it runs  an event at each entry and each return; the client joins them. A condition on
  *                  arguments is asked at the entry; a word of the thread's keeps the answers of up
- *                  to 64 calls in calls, a bit for each, so that returns follow their entries.
+ *                  to 64 calls in calls, a bit for each, so that returns follow their entries. Of
+ *                  deeper ones nothing is recorded.
  *   at the return  one event when a call is over, where the condition asks for the time that it
  *                  took or for what it returned: calls that are not wanted then never reach a ring.
  *                  Arguments are kept in words of the thread's; of a call inside of a call of the same
@@ -28,6 +29,7 @@ enum {
 	TRACE_RECORD_BYTES = 1024, /* of one event, about, and without a stack */
 	TRACE_FIELDS_MOST = 36,
 	TRACE_STRINGS_OF_STRUCT = 3,
+	TRACE_DEPTH_MOST = 64, /* bits of a word */
 };
 
 struct trace_request {

@@ -12,8 +12,8 @@
 
 enum { NAMES_MAX = 8192 };
 
-/* Calls each() for every symbol of data until it returns true; `dynamic`: of what is exported only. */
-static void walk_file(const struct elf_file *f, bool dynamic,
+/* Calls each() for every symbol of data until it returns true, and so does this; `dynamic`: of what is exported only. */
+static bool walk_file(const struct elf_file *f, bool dynamic,
 		      bool (*each)(void *arg, const char *name, const Elf64_Sym *s), void *arg)
 {
 	for (size_t i = 0; i < f->section_count; i++) {
@@ -36,19 +36,18 @@ static void walk_file(const struct elf_file *f, bool dynamic,
 			    (type != STT_OBJECT && type != STT_TLS && type != STT_COMMON))
 				continue;
 			if (each(arg, (const char *)names->bytes + s.st_name, &s))
-				return;
+				return true;
 		}
 	}
+	return false;
 }
 
-static void walk_image(const struct image *img,
+static bool walk_image(const struct image *img,
 		       bool (*each)(void *arg, const char *name, const Elf64_Sym *s), void *arg)
 {
-	walk_file(&img->file, false, each, arg);
-	if (img->debug.bytes)
-		walk_file(&img->debug, false, each, arg);
-	if (img->mini.bytes)
-		walk_file(&img->mini, false, each, arg);
+	return walk_file(&img->file, false, each, arg) ||
+	       (img->debug.bytes && walk_file(&img->debug, false, each, arg)) ||
+	       (img->mini.bytes && walk_file(&img->mini, false, each, arg));
 }
 
 struct search {

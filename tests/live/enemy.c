@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "inject/arena.h"
 #include "inject/maps.h"
 #include "inject/stack.h"
 #include "tests/live/harness_session.h"
@@ -375,6 +377,46 @@ static void test_mappings(void **state)
 	all_steps(*state, "mappings");
 }
 
+/* More executable memory of nobody's than anybody would search, which costs nothing, and then some more. */
+static void have_endless_memory(void)
+{
+	const size_t searched = (size_t)9 << 30, more = (size_t)2 << 20;
+	char *all = mmap(NULL, searched + 2 * more, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (all == MAP_FAILED || mprotect(all, searched, PROT_READ | PROT_EXEC) ||
+	    mprotect(all + searched + more, more, PROT_READ | PROT_EXEC))
+		_exit(1);
+	kill(getpid(), SIGSTOP);
+	_exit(2);
+}
+
+/* fear L1: 9 GiB of private executable memory, of which no page exists, and some more behind it */
+static void test_endless_memory(void **state)
+{
+	struct arena_found found[4];
+	struct dinst_error e = {0};
+	struct target *t;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	/* Pictures of all its memory are not for it: it is no harness's. */
+	harness_limit(60);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		have_endless_memory();
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	assert_int_equal(arena_find(t, found, 4, &e), 0);
+	target_close(t);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 /* fear L1: names of threads and files that would write on the user's terminal */
 static void test_names(void **state)
 {
@@ -438,10 +480,11 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_nothing),	 TEST(test_wild_journal), TEST(test_private_journal),
-		TEST(test_cut_off),	 TEST(test_flipping),	  TEST(test_crowd),
-		TEST(test_full_journal), TEST(test_unwinding),	  TEST(test_stacks),
-		TEST(test_shared),	 TEST(test_mappings),	  TEST(test_names),
+		TEST(test_nothing),	   TEST(test_wild_journal), TEST(test_private_journal),
+		TEST(test_cut_off),	   TEST(test_flipping),	    TEST(test_crowd),
+		TEST(test_full_journal),   TEST(test_unwinding),    TEST(test_stacks),
+		TEST(test_shared),	   TEST(test_mappings),	    TEST(test_names),
+		TEST(test_endless_memory),
 	};
 
 	return cmocka_run_group_tests_name("live/enemy", tests, NULL, NULL);

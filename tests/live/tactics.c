@@ -265,6 +265,45 @@ static void test_shared_call_is_come_back_to(void **state)
 	harness_end(h, 0);
 }
 
+/* ------------------------------------------------------------- once more */
+
+/*
+ * fear C1: what waited is tried again, and that fails before anything is written: it waits, and counts once it
+ * is in, and is not taken to be there meanwhile
+ */
+static void test_fails_once_more(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	struct site *site;
+	struct patch good;
+	unsigned id;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	id = session_insert_kind(s, "shared", POINT_ENTRY);
+	site = session_instance(s, id)->links->site;
+	assert_int_equal(site->patch_count, 1);
+	good = site->patches[0];
+	/* As a module that was loaded anew has it. */
+	thread_poke(h->pid, good.address, good.before, good.length);
+	assert_false(site_is_in_place(s, site));
+	site_revert(s, site);
+	assert_int_equal(session_pending(s, id), 1);
+	site->patches[0].length = 0;
+	assert_int_equal(request_retry_pending(s), 0);
+	site->patches[0] = good;
+	assert_int_equal(session_pending(s, id), 1);
+	assert_true(request_has_pending(s));
+	assert_int_equal(request_retry_pending(s), 1);
+	assert_int_equal(session_pending(s, id), 0);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), 1000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* ------------------------------------------------------- counted earlier */
 
 /* Holds the thread at a byte of the exit's window, as if the worker had called. */
@@ -481,6 +520,7 @@ int main(void)
 		CASE(test_shared_call),
 		CASE(test_shared_call_crowded),
 		CASE(test_shared_call_is_come_back_to),
+		CASE(test_fails_once_more),
 		CASE(test_threads_behind_the_count),
 		CASE(test_churn),
 		CASE(test_deaths),

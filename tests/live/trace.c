@@ -144,6 +144,20 @@ static void test_typed(void **state)
 	stop();
 }
 
+/* Of calls too deep in calls nothing is recorded, and when all are over nobody is taken to be inside of one. */
+static void test_deep(void **state)
+{
+	static const struct trace_case deep = {"dive -a --if 'n >= 0' -D 1 -c 400",
+					       0,
+					       {"dive(n=100) {", "dive(n=37) {",
+						"sound(n=0) " B "*]", "} " B "*]  dive"}};
+
+	(void)state;
+	start("traced", "deep");
+	check_case(&deep);
+	stop();
+}
+
 static const struct trace_case plain[] = {
 	{"look_up -a -r -c 20",
 	 0,
@@ -570,11 +584,12 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_typed),	      cmocka_unit_test(test_plain),
-		cmocka_unit_test(test_json),	      cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_target_ends),   cmocka_unit_test(test_record),
-		cmocka_unit_test(test_record_killed), cmocka_unit_test(test_hot),
-		cmocka_unit_test(test_left_out),      cmocka_unit_test(test_lost_before),
+		cmocka_unit_test(test_typed),	    cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_deep),	    cmocka_unit_test(test_json),
+		cmocka_unit_test(test_ends),	    cmocka_unit_test(test_target_ends),
+		cmocka_unit_test(test_record),	    cmocka_unit_test(test_record_killed),
+		cmocka_unit_test(test_hot),	    cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_lost_before),
 	};
 
 	if (!harness_has_clock(true))

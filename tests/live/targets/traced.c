@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * traced.c - a target whose calls are known: functions that take and return values of all kinds,
- * call each other, and themselves; "round N", "hot N" on standard input, or for ever.
+ * call each other, and themselves; "round N", "hot N" on standard input, or for ever. `traced deep`:
+ * a function in itself a hundred times, for ever.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -42,6 +43,8 @@ int64_t KEEP tail(int n);
 int KEEP leave(jmp_buf *to, int n);
 int KEEP outer(int n);
 void KEEP slow(int n, const char *what);
+void KEEP sound(int n);
+void KEEP dive(int n);
 
 static volatile int64_t sum;
 
@@ -120,6 +123,20 @@ void slow(int n, const char *what)
 	sum++;
 }
 
+void sound(int n)
+{
+	sum += n;
+}
+
+void dive(int n)
+{
+	if (n > 0)
+		dive(n - 1);
+	else
+		sound(n);
+	sum++;
+}
+
 static void round_of(int i)
 {
 	struct client c = {i, "al\"ice\n", {1, -2}, 0.25, RED, 5, -7, "xy"};
@@ -168,6 +185,11 @@ int main(int argc, char **argv)
 	printf("ready\n");
 	for (int i = 0; argc > 1 && !strcmp(argv[1], "on"); i++) {
 		round_of(i);
+		usleep(2000);
+	}
+	while (argc > 1 && !strcmp(argv[1], "deep")) {
+		dive(100);
+		sound(-1);
 		usleep(2000);
 	}
 	while (fgets(line, sizeof(line), stdin)) {
