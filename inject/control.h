@@ -116,7 +116,9 @@ uint64_t stop_budget_ns(size_t threads, unsigned deadline_us, unsigned patience)
 /*
  * The last resort: a try in which nothing goes on for four of those budgets and so many ms (ten
  * seconds; tests make it less) while somebody is kept from running, since our own thread hangs in the
- * kernel or was stopped itself, kills this process, so that the kernel lets the target go.
+ * kernel or was stopped itself, kills this process, so that the kernel lets the target go. A tenth of it
+ * is added, and of that the time does not count in which our thread waits for a processor: it would
+ * have to wait for one to end, too.
  */
 extern unsigned stop_last_resort_ms;
 

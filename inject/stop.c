@@ -35,6 +35,9 @@ enum {
 	BUDGETS = 4,		       /* to stop, to work, to let go, and for luck */
 };
 
+/* The timer kills us so long after we would have done it: we may get a processor late. */
+static const uint64_t TIMER_LATE_NS = 5000000000;
+
 struct attempt {
 	struct target *target;
 	const struct stop_options *options;
@@ -72,6 +75,15 @@ struct last_resort {
 /* A tracer as it was seen when a span of FIRST_NS began, which ends at `until_ns`. */
 struct first_look {
 	uint64_t until_ns;
+	pid_t tracer_tid;
+	struct proc_usage usage;
+};
+
+/* How the innermost tracer fares since nothing has gone on for too long. */
+struct last_look {
+	uint64_t until_ns; /* is over */
+	uint64_t since_ns;
+	uint64_t served_ns; /* it had a processor, or wanted none */
 	pid_t tracer_tid;
 	struct proc_usage usage;
 };
@@ -226,28 +238,47 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 }
 
+/* 0: never */
+static void set_timer(struct last_resort *l, uint64_t ns)
+{
+	const struct itimerspec when = {.it_value = timespec_of(ns)};
+
+	if (l->armed)
+		timer_settime(l->timer, 0, &when, NULL);
+}
+
 /*
  * From now on for as long as this try may take. Without a timer (no room for another one) there
- * is only join_or_die(), which says why; with it we die a second later, even where we are
+ * is only join_or_die(), which says why; with it we die a little later, even where we are
  * stopped ourselves.
  */
 static void last_resort_extend(struct last_resort *l, const struct attempt *a)
 {
-	const struct itimerspec when = {.it_value = timespec_of(a->may_take_ns + 1000000000)};
-
-	__atomic_store_n(&l->until_ns, clock_ns() + a->may_take_ns, __ATOMIC_RELAXED);
-	if (l->armed)
-		timer_settime(l->timer, 0, &when, NULL);
+	__atomic_store_n(&l->until_ns, clock_ns() + a->may_take_ns, __ATOMIC_SEQ_CST);
+	set_timer(l, a->may_take_ns + TIMER_LATE_NS);
 }
 
 /* Nobody is kept any more. */
 static void last_resort_end(struct last_resort *l)
 {
-	const struct itimerspec never = {0};
+	__atomic_store_n(&l->until_ns, NEVER, __ATOMIC_SEQ_CST);
+	set_timer(l, 0);
+}
 
-	__atomic_store_n(&l->until_ns, NEVER, __ATOMIC_RELAXED);
-	if (l->armed)
-		timer_settime(l->timer, 0, &never, NULL);
+/* The time is over; the timer waits for another `ns`, unless a tracer sets it at the same moment: that counts. */
+static void last_resort_put_off(struct last_resort *l, uint64_t ns)
+{
+	uint64_t until = __atomic_load_n(&l->until_ns, __ATOMIC_SEQ_CST), seen, now;
+
+	do {
+		seen = until;
+		now = clock_ns();
+		if (seen == NEVER)
+			set_timer(l, 0);
+		else
+			set_timer(l, (seen > now + ns ? seen - now : ns) + TIMER_LATE_NS);
+		until = __atomic_load_n(&l->until_ns, __ATOMIC_SEQ_CST);
+	} while (until != seen);
 }
 
 static void *tracer_main(void *arg)
@@ -401,15 +432,53 @@ static int join_until(pthread_t thread, uint64_t until_ns)
 #endif
 }
 
+/*
+ * The time is over. A tracer that gets no processor gets none to end, either: our death would let nobody
+ * go sooner. So a tenth of that time is added, and of it counts what the tracer has had a processor
+ * for, or wanted none.
+ */
+static bool waits_for_processor(struct last_resort *l, struct last_look *look)
+{
+	const uint64_t until = __atomic_load_n(&l->until_ns, __ATOMIC_SEQ_CST);
+	const uint64_t now = clock_ns(), least = stop_last_resort_ms * 100000ull;
+	const pid_t tracer = __atomic_load_n(&l->tracer_tid, __ATOMIC_RELAXED);
+	struct last_look next = {.until_ns = until, .since_ns = now, .tracer_tid = tracer};
+	struct proc_stat stat;
+	uint64_t waited;
+
+	if (look->until_ns == until && look->tracer_tid == tracer) {
+		if (now - look->since_ns < least)
+			return true;
+		proc_usage_read(tracer, &next.usage);
+		if (!next.usage.known || !look->usage.known ||
+		    proc_thread_stat_read(getpid(), tracer, &stat))
+			return false;
+		waited = next.usage.wait_ns - look->usage.wait_ns;
+		/* The kernel adds it when it is over. */
+		if (!waited && stat.state == 'R' && next.usage.run_ns == look->usage.run_ns)
+			waited = now - look->since_ns;
+		next.served_ns = look->served_ns;
+		if (waited < now - look->since_ns)
+			next.served_ns += now - look->since_ns - waited;
+	} else {
+		proc_usage_read(tracer, &next.usage);
+	}
+	*look = next;
+	last_resort_put_off(l, least);
+	return look->served_ns < least;
+}
+
 static void join_or_die(pthread_t tracer, struct last_resort *l, const struct target *t)
 {
-	struct first_look look = {0};
+	struct first_look first = {0};
+	struct last_look last = {0};
 
 	do {
-		look_at_first(l, &look);
+		look_at_first(l, &first);
 		if (!join_until(tracer, clock_ns() + FIRST_NS / 5))
 			return;
-	} while (clock_ns() < __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
+	} while (clock_ns() < __atomic_load_n(&l->until_ns, __ATOMIC_SEQ_CST) ||
+		 waits_for_processor(l, &last));
 	tell_last_resort(l, t);
 	kill(getpid(), SIGKILL);
 }

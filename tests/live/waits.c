@@ -278,13 +278,15 @@ static void test_one_inside_the_other(void **state)
 	harness_end(h, 0);
 }
 
-/* Somebody's real-time work, on the target's CPU alone, for as long as a thread may take to be back in its call. */
+/* Somebody's real-time work, on the first processor alone. */
 struct hog {
 	pid_t pid;
 	volatile bool begun;
 };
 
-static int take_its_cpu(struct stop *s, void *arg, struct dinst_error *e)
+enum { HOG_MS = 5000 };
+
+static int take_a_cpu(struct stop *s, void *arg, struct dinst_error *e)
 {
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
 	struct hog *hog = arg;
@@ -295,7 +297,7 @@ static int take_its_cpu(struct stop *s, void *arg, struct dinst_error *e)
 	CPU_SET(0, &first);
 	hog->pid = fork();
 	if (!hog->pid) {
-		const uint64_t until = clock_ns() + 3000000000;
+		const uint64_t until = clock_ns() + HOG_MS * 1000000ull;
 
 		if (sched_setaffinity(0, sizeof(first), &first) ||
 		    sched_setscheduler(0, SCHED_FIFO, &lowest))
@@ -310,13 +312,26 @@ static int take_its_cpu(struct stop *s, void *arg, struct dinst_error *e)
 	return hog->begun ? 0 : DINST_FAILED;
 }
 
-/*
- * fear J2, K2: a thread of the target gets no processor on its way back into its call, for longer than the last
- * resort waits: nobody stands still, and we live
- */
-static void test_late_on_the_way_back(void **state)
+/* The tracer itself is on that one, and has a tenth of a second's work to do: twenty times as long, at best. */
+static int work_beside_it(struct stop *s, void *arg, struct dinst_error *e)
 {
-	struct harness *h = *state;
+	const uint64_t work_ns = 150000000;
+	struct timespec used = {0};
+	cpu_set_t first;
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	if (take_a_cpu(s, arg, e) || sched_setaffinity(0, sizeof(first), &first))
+		return DINST_FAILED;
+	while ((uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec < work_ns)
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return 0;
+}
+
+/* How a process ends whose stop does this, on the other processors: 0 if the stop succeeded. */
+static int status_beside_hog(struct harness *h, const char *program, stop_work work,
+			     unsigned last_resort_ms)
+{
 	cpu_set_t all, first, others;
 	struct hog *hog;
 	int status = 0;
@@ -332,24 +347,48 @@ static void test_late_on_the_way_back(void **state)
 	CPU_XOR(&others, &all, &first);
 	hog = mmap(NULL, sizeof(*hog), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(hog, MAP_FAILED);
-	/* Waits to be told something, and handles a signal: so it is watched until it waits again. */
-	harness_start(h, "interrupted", NULL);
+	harness_start(h, program, NULL);
 	assert_int_equal(sched_setaffinity(h->pid, sizeof(first), &first), 0);
 	child = fork();
 	if (!child) {
 		struct dinst_error e = {0};
 		struct target *t = NULL;
 
-		stop_last_resort_ms = SOON_MS / 10;
+		stop_last_resort_ms = last_resort_ms;
 		if (sched_setaffinity(0, sizeof(others), &others) || target_open(h->pid, &t, &e))
 			_exit(2);
-		_exit(target_stop(t, NULL, take_its_cpu, hog, NULL, &e) ? 1 : 0);
+		_exit(target_stop(t, NULL, work, hog, NULL, &e) ? 1 : 0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	if (hog->pid > 0)
 		kill(hog->pid, SIGKILL);
-	assert_int_equal(status, 0);
 	munmap(hog, sizeof(*hog));
+	return status;
+}
+
+/*
+ * fear J2, K2: a thread of the target gets no processor on its way back into its call, for longer than the last
+ * resort waits: nobody stands still, and we live
+ */
+static void test_late_on_the_way_back(void **state)
+{
+	struct harness *h = *state;
+
+	/* Waits to be told something, and handles a signal: so it is watched until it waits again. */
+	assert_int_equal(status_beside_hog(h, "interrupted", take_a_cpu, SOON_MS / 10), 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J2, K2: the tracer gets hardly a processor for longer than the last resort waits: we live, since our end
+ * would have to wait for one, too
+ */
+static void test_tracer_gets_no_processor(void **state)
+{
+	struct harness *h = *state;
+
+	assert_int_equal(status_beside_hog(h, "calls", work_beside_it, HOG_MS / 2), 0);
 	harness_verify(h);
 	harness_end(h, 0);
 }
@@ -423,6 +462,7 @@ int main(void)
 		CASE(test_stopped),
 		CASE(test_frozen),
 		CASE(test_one_inside_the_other),
+		CASE(test_tracer_gets_no_processor),
 		CASE(test_late_on_the_way_back),
 		CASE(test_late_afterwards),
 	};
