@@ -332,8 +332,15 @@ int list_skipped(struct evaluation *v, struct mdl_plan *plan, const struct mdl_l
 	struct known_list *k;
 	int status = know_list(v, list, &k);
 
-	for (size_t i = 0; status >= 0 && i < k->skipped_count; i++)
-		status = plan_skip_once(v, plan, k->skipped[i]);
+	/* A list may be named in loops inside of loops. */
+	if (status < 0 || k->skipped_in == plan)
+		return status;
+	k->skipped_in = plan;
+	for (size_t i = 0; status >= 0 && i < k->skipped_count; i++) {
+		status = spend_looks(v, (unsigned)plan->skipped_count);
+		if (status >= 0)
+			status = plan_skip_once(v, plan, k->skipped[i]);
+	}
 	return status;
 }
 

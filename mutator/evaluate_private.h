@@ -107,7 +107,8 @@ struct known_list {
 	struct value value;
 	char **skipped; /* items that nothing matches */
 	size_t skipped_count;
-	unsigned excluded; /* evaluation.exclusion that it was taken into last */
+	unsigned excluded;		   /* evaluation.exclusion that it was taken into last */
+	const struct mdl_plan *skipped_in; /* the plan that was told of them last */
 	struct known_list *next;
 };
 

@@ -531,6 +531,34 @@ static void test_long_list(void **state)
 	scene_end(h, &sc);
 }
 
+/* A list of what is missing, in a loop over all functions: that is found, and told, once. */
+static void test_long_list_of_missing(void **state)
+{
+	enum { ITEMS = 4000 };
+	struct harness *h = *state;
+	struct mdl_plan *p;
+	struct scene sc;
+	char *text;
+	size_t size;
+	FILE *file = open_memstream(&text, &size);
+
+	assert_non_null(file);
+	fputs("list missing is procedure { items { \"foo\"", file);
+	for (unsigned i = 0; i < ITEMS; i++)
+		fprintf(file, ",\"no_%u\"", i);
+	fputs(" }; }\nmetric sum { base is counter { foreach f in $procedures foreach m in missing\n"
+	      "if (f.name == m.name) append preInsn f.entry (* sum++; *) } }\n",
+	      file);
+	assert_int_equal(fclose(file), 0);
+	harness_limit(60);
+	scene_begin(h, &sc, "evaluated", text);
+	p = evaluate(&sc, "sum", "");
+	assert_int_equal(p->placement_count, 1);
+	assert_int_equal(p->skipped_count, ITEMS);
+	free(text);
+	scene_end(h, &sc);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -540,7 +568,7 @@ int main(void)
 		LIVE_CASE(test_start_by_code), LIVE_CASE(test_faults),
 		LIVE_CASE(test_limits),	       LIVE_CASE(test_large_trees),
 		LIVE_CASE(test_numbers),       LIVE_CASE(test_modules_of_focus),
-		LIVE_CASE(test_long_list),
+		LIVE_CASE(test_long_list),     LIVE_CASE(test_long_list_of_missing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
