@@ -4,6 +4,9 @@
  * type that is passed in a way of its own: what compiled code reads must be what
  * the program passed.
  */
+#include "mutator/image_private.h"
+#include "mutator/types.h"
+#include "tests/live/harness_session.h"
 #include "tests/live/mdl_help.h"
 
 /* A metric that keeps the last value of an expression at a function's entry or exits. */
@@ -140,11 +143,40 @@ static void test_mistakes(void **state)
 	mdl_end(h);
 }
 
+/*
+ * Of more variables than are looked through for a name that is near, in the file and again in the one
+ * with its debug information.
+ */
+static void test_many_variables(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct data_symbol found;
+	struct session *s;
+	struct image *img;
+
+	harness_start(h, "variables", NULL);
+	s = session_begin(h);
+	img = module_named(s->modules, "variables")->image;
+	assert_null(img->debug.bytes);
+	img->debug = img->file;
+	assert_int_equal(data_symbol_find(s->modules, "variable_abcd", &found, &e), 0);
+	assert_int_equal(found.size, sizeof(int));
+	assert_int_equal(data_symbol_find(s->modules, "varable_abcd", &found, &e),
+			 DINST_NO_FUNCTION);
+	assert_non_null(strstr(e.text, "did you mean 'variable_"));
+	memset(&img->debug, 0, sizeof(img->debug));
+	session_end(s);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_readings, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_mistakes, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_many_variables, harness_setup,
+						harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
