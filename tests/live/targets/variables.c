@@ -12,12 +12,14 @@
 #define HUNDREDS(n)                                                                               \
 	TEN_MORE(n##a)                                                                            \
 	TEN_MORE(n##b)                                                                            \
-	TEN_MORE(n##c) TEN_MORE(n##d) TEN_MORE(n##e) TEN_MORE(n##f) TEN_MORE(n##g) TEN_MORE(n##h) \
-		TEN_MORE(n##i) TEN_MORE(n##j)
+	TEN_MORE(n##c)                                                                            \
+	TEN_MORE(n##d) TEN_MORE(n##e) TEN_MORE(n##f) TEN_MORE(n##g) TEN_MORE(n##h) TEN_MORE(n##i) \
+		TEN_MORE(n##j)
 
 HUNDREDS(a)
 HUNDREDS(b)
-HUNDREDS(c) HUNDREDS(d) HUNDREDS(e) HUNDREDS(f) HUNDREDS(g) HUNDREDS(h) HUNDREDS(i) HUNDREDS(j)
+HUNDREDS(c)
+HUNDREDS(d) HUNDREDS(e) HUNDREDS(f) HUNDREDS(g) HUNDREDS(h) HUNDREDS(i) HUNDREDS(j)
 
 	int main(void)
 {
