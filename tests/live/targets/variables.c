@@ -2,24 +2,19 @@
 /* variables.c - ten thousand variables, named by four letters each. Ends with its standard input. */
 #include <stdio.h>
 
-#define ONE(n)	  int variable_##n;
+/* clang-format off */
 #define TEN(f, n) f(n##a) f(n##b) f(n##c) f(n##d) f(n##e) f(n##f) f(n##g) f(n##h) f(n##i) f(n##j)
-#define ONES(n)	  TEN(ONE, n)
-#define TEN_MORE(n) \
-	ONES(n##a)  \
-	ONES(n##b)  \
-	ONES(n##c) ONES(n##d) ONES(n##e) ONES(n##f) ONES(n##g) ONES(n##h) ONES(n##i) ONES(n##j)
-#define HUNDREDS(n)                                                                               \
-	TEN_MORE(n##a)                                                                            \
-	TEN_MORE(n##b)                                                                            \
-	TEN_MORE(n##c)                                                                            \
-	TEN_MORE(n##d) TEN_MORE(n##e) TEN_MORE(n##f) TEN_MORE(n##g) TEN_MORE(n##h) TEN_MORE(n##i) \
-		TEN_MORE(n##j)
+/* A macro is not expanded in itself: three of them. */
+#define AND_TEN(f, n) f(n##a) f(n##b) f(n##c) f(n##d) f(n##e) f(n##f) f(n##g) f(n##h) f(n##i) f(n##j)
+#define AND_AGAIN_TEN(f, n) f(n##a) f(n##b) f(n##c) f(n##d) f(n##e) f(n##f) f(n##g) f(n##h) f(n##i) f(n##j)
+#define ONE(n) int variable_##n;
+#define ONES(n) TEN(ONE, n)
+#define TENS(n) AND_TEN(ONES, n)
+#define HUNDREDS(n) AND_AGAIN_TEN(TENS, n)
 
-HUNDREDS(a)
-HUNDREDS(b)
-HUNDREDS(c)
-HUNDREDS(d) HUNDREDS(e) HUNDREDS(f) HUNDREDS(g) HUNDREDS(h) HUNDREDS(i) HUNDREDS(j)
+HUNDREDS(a) HUNDREDS(b) HUNDREDS(c) HUNDREDS(d) HUNDREDS(e)
+HUNDREDS(f) HUNDREDS(g) HUNDREDS(h) HUNDREDS(i) HUNDREDS(j)
+	/* clang-format on */
 
 	int main(void)
 {
