@@ -192,7 +192,11 @@ static const struct site *find_half(void *arg, struct stop *stop, uint8_t *seen)
 /* ---------------------------------------------------------------- undoing */
 
 struct undoing {
-	const struct undo_code **all; /* by function */
+	/* By function, and of each as at its exits: by role, and those that came first. */
+	struct numbered_undo {
+		const struct undo_code *undo;
+		size_t number;
+	} * all;
 	size_t count, room;
 	bool failed;
 };
@@ -203,7 +207,7 @@ static bool add_undos(void *arg, const struct instance *i)
 
 	if (u->count + i->undo_count > u->room) {
 		size_t room = (u->count + i->undo_count) * 2;
-		const struct undo_code **grown = realloc(u->all, room * sizeof(*grown));
+		struct numbered_undo *grown = realloc(u->all, room * sizeof(*grown));
 
 		u->failed = !grown;
 		if (!grown)
@@ -211,19 +215,20 @@ static bool add_undos(void *arg, const struct instance *i)
 		u->all = grown;
 		u->room = room;
 	}
-	for (size_t k = 0; k < i->undo_count; k++)
-		u->all[u->count++] = &i->undos[k];
+	for (size_t k = 0; k < i->undo_count; k++, u->count++)
+		u->all[u->count] = (struct numbered_undo){.undo = &i->undos[k], .number = u->count};
 	return true;
 }
 
 static int by_pair(const void *a, const void *b)
 {
-	const struct undo_code *x = *(const struct undo_code *const *)a;
-	const struct undo_code *y = *(const struct undo_code *const *)b;
+	const struct numbered_undo *x = a, *y = b;
 
-	if (x->pair != y->pair)
-		return x->pair < y->pair ? -1 : 1;
-	return x < y ? -1 : x > y;
+	if (x->undo->pair != y->undo->pair)
+		return x->undo->pair < y->undo->pair ? -1 : 1;
+	if (x->undo->role != y->undo->role)
+		return x->undo->role < y->undo->role ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* The first of function `id`. */
@@ -234,7 +239,7 @@ static size_t first_of(const struct undoing *u, uint32_t id)
 	while (lo < hi) {
 		const size_t middle = (lo + hi) / 2;
 
-		if (u->all[middle]->pair < id)
+		if (u->all[middle].undo->pair < id)
 			lo = middle + 1;
 		else
 			hi = middle;
@@ -249,13 +254,13 @@ static int set_undo(struct session *s, const struct undoing *u, uint32_t id,
 	struct place *place = s->places;
 	size_t count = 0;
 
-	for (size_t n = first; n < u->count && u->all[n]->pair == id; n++) {
-		if (count && !place_is_alike(u->all[n]->place, place))
+	for (size_t n = first; n < u->count && u->all[n].undo->pair == id; n++) {
+		if (count && !place_is_alike(u->all[n].undo->place, place))
 			return dinst_fail(
 				e, DINST_NO_MEMORY,
 				"the arena with what measures one of the functions has no room for more of it: remove something first");
-		codes[count++] = u->all[n]->code;
-		place = u->all[n]->place;
+		codes[count++] = u->all[n].undo->code;
+		place = u->all[n].undo->place;
 	}
 	return threads_set_undo(s, place, id, codes, count, e);
 }

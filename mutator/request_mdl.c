@@ -450,8 +450,10 @@ static int note_undo(struct linking *l, const struct mdl_placement *pl, struct d
 	if (!undos)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	i->undos = undos;
-	undos[i->undo_count++] = (struct undo_code){
-		.pair = l->work->pair, .place = l->place, .code = snippet_code_ref(code)};
+	undos[i->undo_count++] = (struct undo_code){.pair = l->work->pair,
+						    .role = pl->role,
+						    .place = l->place,
+						    .code = snippet_code_ref(code)};
 	return 0;
 }
 

@@ -281,6 +281,36 @@ static void test_longjmp(void **state)
 	left(*state, "jumper", "jump");
 }
 
+/*
+ * What is taken back for functions that are left: first what measures, then the flags that it asks. In several
+ * orders of coming: which of them would be right by chance is not known.
+ */
+static void test_longjmp_under_a_flag(void **state)
+{
+	enum { METRICS = 8 };
+	static const char form[] =
+		"metric jumping_%d { units ns; unitsType normalized; constraint procedure;\n"
+		"  base is wallTimer { append preInsn jumpers.entry (* startWallTimer(jumping_%d); *)\n"
+		"    prepend preInsn jumpers.return (* stopWallTimer(jumping_%d); *) } }\n";
+	char name[32], text[4096] = "list jumpers is procedure { items { \"jumper\" }; }\n";
+	struct harness *h = *state;
+	unsigned ids[METRICS];
+	const char *line;
+
+	for (int i = 0; i < METRICS; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), form, i, i, i);
+	harness_start(h, "mdl_time", NULL);
+	mdl_attach(h, text);
+	for (int i = 0; i < METRICS; i++) {
+		snprintf(name, sizeof(name), "jumping_%d", i);
+		ids[i] = timed(h, name, "jumper");
+	}
+	line = mdl_ask(h, "jump 30 4");
+	for (int i = 0; i < METRICS; i++)
+		near(h, "jumping", ids[i], mdl_number(line, "left"), line);
+	mdl_end(h);
+}
+
 static void test_latency(void **state)
 {
 	struct harness *h = *state;
@@ -444,6 +474,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_tail_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exceptions, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_longjmp, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_longjmp_under_a_flag, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_latency, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_catch_up, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_whole_program, harness_setup,
