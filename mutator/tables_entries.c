@@ -210,14 +210,47 @@ static bool adds_its_table(const struct addition *s, size_t at)
 }
 
 /*
- * Only where a sum may count from anything in the code is there a doubt about
- * which of the tables is meant.
+ * True if the address that insns[at] loads from came about, on its line, from another one by a constant:
+ * hand-written code finds a table by its distance from the one before.
+ */
+static bool is_led_on(const struct addition *s, size_t at)
+{
+	arch_regset regs = flow_address_registers(&s->f->insns.items[at]), moved = 0, reads, writes;
+
+	for (unsigned steps = 0;
+	     regs && steps < LOOK_BACK && flow_look(s->f, 1) && flow_is_run_into(s->f, at);
+	     steps++) {
+		const struct arch_insn *def = &s->f->insns.items[--at];
+
+		if (arch_is_call(def))
+			break;
+		arch_effects(def, &reads, &writes);
+		if (!(writes & regs))
+			continue;
+		if (is_address_of(def) && writes & moved)
+			return true;
+		regs &= ~writes;
+		if (is_address_of(def) || def->flags & ARCH_INSN_MEMORY ||
+		    __builtin_popcountll(reads) != 1)
+			continue;
+		regs |= reads;
+		if (!flow_is_copy(def) || writes & moved)
+			moved |= reads;
+	}
+	return false;
+}
+
+/*
+ * Only where a sum may count from anything in the code, or from a place that was found from another one, is
+ * there a doubt about which of the tables is meant.
  */
 static bool is_known(const struct addition *s, size_t at, bool odd, bool word)
 {
 	if (odd)
 		return word && adds_its_table(s, at) && loads_read_entry(s, at, TABLE_LONG_OFFSETS);
-	return !s->f->code_bases || adds_its_table(s, at) || loads_read_entry(s, at, TABLE_OFFSETS);
+	if (!is_led_on(s, at) && (!s->f->code_bases || adds_its_table(s, at)))
+		return true;
+	return loads_read_entry(s, at, TABLE_OFFSETS);
 }
 
 unsigned flow_entry(const struct addition *sum, size_t at)

@@ -226,9 +226,29 @@ static enum origin give_up(struct search *s, arch_regset wanted)
 	return ORIGIN_WHOLE;
 }
 
+static bool is_led_to_by_table(const struct flow *f, size_t at)
+{
+	return flow_marks(f, f->insns.items[at].address) & MARK_TABLE;
+}
+
+/* By any of the function's indirect jumps. */
+static enum origin trace_before_tables(struct search *s, arch_regset wanted, unsigned steps)
+{
+	const struct flow *f = s->f;
+	enum origin worst = ORIGIN_WHOLE;
+
+	if (!flow_look(f, f->insns.count))
+		return ORIGIN_ARITHMETIC;
+	for (size_t i = 0; i < f->insns.count; i++)
+		if (f->insns.items[i].flow == ARCH_FLOW_JUMP_INDIRECT)
+			worst = worse(worst, trace(s, wanted, i, steps + 1));
+	return worst;
+}
+
 static enum origin trace_before(struct search *s, arch_regset wanted, size_t at, unsigned steps)
 {
 	size_t from[WAYS_MAX], n = ways_to(s->f, at, from);
+	const bool by_table = is_led_to_by_table(s->f, at);
 	enum seen seen = enter_join(s, at, wanted);
 	enum origin worst = ORIGIN_WHOLE;
 
@@ -237,8 +257,10 @@ static enum origin trace_before(struct search *s, arch_regset wanted, size_t at,
 	if (seen == SEEN_TOO_MANY || n > WAYS_MAX)
 		return ORIGIN_ARITHMETIC;
 	/* An argument is handed over whole. */
-	if (n == 0 && !flow_starts_at(s->f, s->f->insns.items[at].address))
+	if (n == 0 && !by_table && !flow_starts_at(s->f, s->f->insns.items[at].address))
 		return give_up(s, wanted);
+	if (by_table)
+		worst = trace_before_tables(s, wanted, steps);
 	for (size_t i = 0; i < n; i++)
 		worst = worse(worst, trace(s, wanted, from[i], steps + 1));
 	return worst;
@@ -350,7 +372,8 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 
 		if (!flow_is_run_into(s->f, at))
 			return worse(others, trace_before(s, wanted, at, steps));
-		if (s->f->code_bases && ways_to(s->f, at, (size_t[WAYS_MAX]){0}))
+		if (s->f->code_bases &&
+		    (is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0})))
 			others = worse(others, trace_before(s, wanted, at, steps));
 		def = &s->f->insns.items[--at];
 		if (arch_is_call(def)) {
@@ -452,10 +475,10 @@ static bool is_riddle(const struct flow *f, size_t at, const struct indirect *ju
 	switch (origin) {
 	case ORIGIN_WHOLE:
 		return false;
-	case ORIGIN_ODD:
-		return true;
+	case ORIGIN_TABLE:
+		return s.unread || !flow_tables_read(f, tables);
 	default:
-		return !flow_tables_read(f, tables);
+		return true;
 	}
 }
 

@@ -76,7 +76,9 @@ static struct sum sum_of(const struct flow *f, size_t at)
 
 	arch_effects(&f->insns.items[at], &wanted, &writes);
 	add = defined_by(f, at, wanted & ~arch_always_live, &reads);
-	if (add < 0 || f->insns.items[add].flags & ARCH_INSN_MEMORY)
+	/* No constant comes to it, and none of the two is multiplied once more. */
+	if (add < 0 || f->insns.items[add].flags & ARCH_INSN_MEMORY ||
+	    !arch_adds(&f->insns.items[add]))
 		return sum;
 	for (arch_regset rest = reads; rest; rest &= rest - 1)
 		look_at(f, (size_t)add, rest & -rest, &sum);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_led.c - indirect jumps of which what is next to them does not tell where they lead. The functions are
+ * those of tests/live/targets/image-led.S.
+ */
+#include "tests/unit/image_flow.h"
+
+static int open_target(void **state)
+{
+	(void)state;
+	return open_named("image-led");
+}
+
+/* Indirect jumps that leave the function. */
+static unsigned leaving(const char *name)
+{
+	struct flow f = build(name);
+	unsigned count = 0;
+
+	for (size_t i = 0; i < f.insns.count; i++)
+		count += f.insns.items[i].flow == ARCH_FLOW_JUMP_INDIRECT && !flow_is_switch(&f, i);
+	flow_release(&f);
+	return count;
+}
+
+/* fear C4: pieces of code that are entered in their middle: a constant comes to the sum */
+static void test_row(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("l_row"));
+}
+
+/* fear C4: a jump to a computed address beside a switch, whose table tells nothing of it */
+static void test_besides(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("l_besides"));
+}
+
+/* fear C4: a table that is found by its distance from another one, for a jump after another one's */
+static void test_led_on(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("l_led_on"));
+}
+
+/* fear C4: a jump whose register was made before another one stays in the function, if that is of its own table */
+static void test_both(void **state)
+{
+	(void)state;
+	assert_false(is_unresolved("l_both"));
+	assert_int_equal(leaving("l_both"), 0);
+	assert_false(is_unresolved("l_handed"));
+	assert_int_equal(leaving("l_handed"), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_row),
+		cmocka_unit_test(test_besides),
+		cmocka_unit_test(test_led_on),
+		cmocka_unit_test(test_both),
+	};
+
+	return cmocka_run_group_tests(tests, open_target, close_target);
+}
