@@ -63,7 +63,6 @@ DINST_PUBLIC int dinst_open(struct dinst **result, const char *socket, unsigned 
 	if (!d)
 		return failure_memory(f);
 	link_init(&d->link);
-	event_log_init(&d->log);
 	d->link.socket = socket;
 	d->link.interrupted = &d->interrupted;
 	if (link_open(&d->link, flags & DINST_START, &e) != 0) {
@@ -81,7 +80,7 @@ DINST_PUBLIC void dinst_close(struct dinst *d)
 	if (!d)
 		return;
 	link_close(&d->link);
-	event_log_release(&d->log);
+	kinds_release(d);
 	free(d);
 }
 
@@ -137,6 +136,7 @@ int library_call(struct dinst *d, const char *method, json_t *params, json_t **r
 	json_decref(params);
 	if (err)
 		return failure_pass(f, &e);
+	kinds_learn(d, method, answer);
 	if (result)
 		*result = answer;
 	else
@@ -159,8 +159,6 @@ DINST_PUBLIC int dinst_call(struct dinst *d, const char *method, const char *par
 	err = library_call(d, method, object, &answer, f);
 	if (err)
 		return err;
-	/* what `events` answers is about kinds that came with rows like these */
-	event_log_kinds(&d->log, json_object_get(answer, "rows"), &e);
 	*result = json_dumps(answer, JSON_COMPACT);
 	json_decref(answer);
 	return *result ? 0 : failure_memory(f);

@@ -106,6 +106,7 @@ DINST_PUBLIC int dinst_events(struct dinst *d, const char *session, const uint64
 	json_t *params, *answer = NULL;
 	struct passing p = {each, arg, false};
 	struct dinst_error e = {0, ""};
+	struct session_log *l;
 	int err;
 
 	if (!each || (count && !ids))
@@ -116,13 +117,17 @@ DINST_PUBLIC int dinst_events(struct dinst *d, const char *session, const uint64
 	err = library_call(d, "events", params, &answer, f);
 	if (err)
 		return err;
-	err = event_log_add(&d->log, answer, pass_event, &p, &e);
+	l = kinds_pass(d, answer);
+	if (!l) {
+		json_decref(answer);
+		return failure_memory(f);
+	}
+	err = event_log_add(&l->log, answer, pass_event, &p, &e);
 	json_decref(answer);
-	if (err && !p.ended)
-		return failure_pass(f, &e);
-	if (dropped)
-		*dropped = d->log.dropped;
-	return 0;
+	if (dropped && (!err || p.ended))
+		*dropped = l->log.dropped;
+	kinds_passed(l);
+	return err && !p.ended ? failure_pass(f, &e) : 0;
 }
 
 DINST_PUBLIC int dinst_trace(struct dinst *d, const char *session, const char *const *functions,

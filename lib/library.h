@@ -6,6 +6,7 @@
  *   sessions.c     attach, detach, load, insert, remove
  *   values.c       read, watch
  *   events.c       trace, events
+ *   kinds.c        what events of each session mean
  *
  * The socket, the lines and JSON-RPC are the client's own (daemon/client/connect.c,
  * daemon/common/rpc.c). Nothing here prints, ends the process, or keeps state outside of
@@ -20,13 +21,24 @@
 
 #define DINST_PUBLIC __attribute__((visibility("default")))
 
+/* The kinds of events of one session that this connection has asked for. */
+struct session_log {
+	struct session_log *next;
+	char *session;
+	uint64_t
+		begun_ns; /* of its stream: another mutator, or session of that name, has another one */
+	unsigned passing; /* its events are being told: it stays until that is over */
+	bool ended;
+	struct event_log log;
+};
+
 struct dinst {
 	struct link link;
 	atomic_int interrupted;
 	bool was_interrupted; /* the last call was, and failed */
 	dinst_notice notice;  /* may be NULL */
 	void *notice_arg;
-	struct event_log log; /* the kinds of events that this connection has asked for */
+	struct session_log *logs;
 };
 
 /* Passes on what failed; returns its code. */
@@ -45,7 +57,14 @@ json_t *session_params(const char *session);
 int library_call(struct dinst *d, const char *method, json_t *params, json_t **result,
 		 struct dinst_failure *f);
 
-/* A call that inserts: learns the kinds of events, unpacks its rows. Consumes `params`. */
+/* Learns from an answer what events of its session mean, or that there is no such session any more. */
+void kinds_learn(struct dinst *d, const char *method, const json_t *answer);
+/* The log that an answer of `events` is of; NULL without memory. It goes back with kinds_passed(). */
+struct session_log *kinds_pass(struct dinst *d, const json_t *answer);
+void kinds_passed(struct session_log *l);
+void kinds_release(struct dinst *d);
+
+/* A call that inserts: unpacks its rows. Consumes `params`. */
 int insert_call(struct dinst *d, const char *method, json_t *params,
 		struct dinst_instances **instances, struct dinst_failure *f);
 

@@ -163,13 +163,11 @@ static struct dinst_instances *unpack_instances(json_t *answer)
 int insert_call(struct dinst *d, const char *method, json_t *params,
 		struct dinst_instances **instances, struct dinst_failure *f)
 {
-	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int err = library_call(d, method, params, &answer, f);
 
 	if (err)
 		return err;
-	event_log_kinds(&d->log, json_object_get(answer, "rows"), &e);
 	if (!instances) {
 		json_decref(answer);
 		return 0;

@@ -87,6 +87,13 @@ json_t *stream_events_json(const struct instance *i)
 	return list;
 }
 
+void stream_tell_whose(const struct session *s, json_t *answer)
+{
+	json_object_set_new(answer, "session", serve_text(s->name));
+	json_object_set_new(answer, "begun_ns",
+			    json_integer(s->stream ? (json_int_t)s->stream->begun_ns : 0));
+}
+
 /* ------------------------------------------------------------------ base64 */
 
 /* RFC 4648, 4. NULL: no memory. */
@@ -232,6 +239,7 @@ int serve_events(struct server *sv, const json_t *params, json_t **result, struc
 	if (status < 0)
 		return status;
 	*result = answer(&taken, threads, kinds);
+	stream_tell_whose(s, *result);
 	json_decref(threads);
 	json_decref(kinds);
 	json_decref(taken.places);

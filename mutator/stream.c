@@ -124,6 +124,7 @@ static int make_stream(struct session *s, struct place *p, struct dinst_error *e
 	if (!st)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a stream");
 	st->session = s;
+	st->begun_ns = clock_ns();
 	status = make_rings(st, p, e);
 	if (status < 0) {
 		if (st->heap)

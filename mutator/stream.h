@@ -150,4 +150,7 @@ int stream_take(struct session *s, struct stream_queue *const *queues, size_t co
 /* For rows of `insert`: its kinds of events, NULL where the instance has no stream. */
 json_t *stream_events_json(const struct instance *i);
 
+/* Adds to an answer whose stream its ids of kinds are of. */
+void stream_tell_whose(const struct session *s, json_t *answer);
+
 #endif

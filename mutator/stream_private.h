@@ -79,6 +79,7 @@ struct stream {
 	size_t queued; /* bytes of all queues */
 	uint64_t sequence;
 	uint64_t lost, damaged;
+	uint64_t begun_ns; /* no other one has the same; ids of kinds are its own */
 	int64_t epoch;	   /* what is added to ns of ticks to get CLOCK_MONOTONIC */
 	uint64_t latest;   /* ticks: the latest moment at which a ring was looked at */
 	uint64_t asked_ns; /* when somebody asked for events last; 0: never */

@@ -388,14 +388,90 @@ static void events(void **state)
 	dinst_close(d);
 }
 
+struct names {
+	const char *expected;
+	unsigned seen;
+};
+
+static int is_expected(void *arg, const struct dinst_event *e)
+{
+	struct names *n = arg;
+
+	assert_string_equal(e->function, n->expected);
+	n->seen += strcmp(e->what, "entry") == 0;
+	return 0;
+}
+
+/* Two threads call it once, and nothing else is told. */
+static void expect_events(struct dinst *d, const char *session, struct program *there,
+			  const char *function)
+{
+	struct names n = {function, 0};
+
+	go(there, 1);
+	for (int i = 0; i < 500 && n.seen < 2; i++) {
+		works(dinst_events(d, session, NULL, 0, is_expected, &n, NULL, &f));
+		nap_ms(10);
+	}
+	assert_int_equal(n.seen, 2);
+}
+
+/* Each mutator numbers its kinds of events from 1: those of another one are not taken for them. */
+static void kinds_of_sessions(void **state)
+{
+	const char *const many[] = {"many", NULL}, *const work[] = {"work", NULL};
+	struct dinst *d = opened();
+	char other[16];
+	struct program q;
+	pid_t killed;
+
+	(void)state;
+	if (!harness_has_clock(false)) {
+		dinst_close(d);
+		skip();
+	}
+	start_calls(&q);
+	snprintf(other, sizeof(other), "%d", (int)q.pid);
+	/* one behind the other */
+	works(dinst_attach(d, by_pid, "first", 0, NULL, &f));
+	works(dinst_trace(d, NULL, many, 0, NULL, &f));
+	expect_events(d, NULL, &p, "many");
+	works(dinst_detach(d, NULL, NULL, &f));
+	works(dinst_attach(d, other, "first", 0, NULL, &f));
+	works(dinst_trace(d, NULL, work, 0, NULL, &f));
+	expect_events(d, NULL, &q, "work");
+	/* two at once */
+	works(dinst_attach(d, by_pid, "second", 0, NULL, &f));
+	works(dinst_trace(d, "second", many, 0, NULL, &f));
+	expect_events(d, "second", &p, "many");
+	expect_events(d, "first", &q, "work");
+	works(dinst_detach(d, "first", NULL, &f));
+	/* a mutator that dies, and the next one */
+	killed = mutator_pid();
+	assert_int_equal(kill(killed, SIGKILL), 0);
+	for (int i = 0; i < 12000 && (mutator_pid() == 0 || mutator_pid() == killed); i++)
+		nap_ms(10);
+	works(dinst_trace(d, by_pid, work, 0, NULL, &f));
+	expect_events(d, "second", &p, "work");
+	works(dinst_detach(d, "second", NULL, &f));
+	dinst_close(d);
+	end_calls(&q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(none_runs),	 cmocka_unit_test(counts_are_exact),
-		cmocka_unit_test(distributions), cmocka_unit_test(failures),
-		cmocka_unit_test(nothing_given), cmocka_unit_test(watching),
-		cmocka_unit_test(interrupting),	 cmocka_unit_test(threads),
-		cmocka_unit_test(held),		 cmocka_unit_test(events),
+		cmocka_unit_test(none_runs),
+		cmocka_unit_test(counts_are_exact),
+		cmocka_unit_test(distributions),
+		cmocka_unit_test(failures),
+		cmocka_unit_test(nothing_given),
+		cmocka_unit_test(watching),
+		cmocka_unit_test(interrupting),
+		cmocka_unit_test(threads),
+		cmocka_unit_test(held),
+		cmocka_unit_test(events),
+		cmocka_unit_test(kinds_of_sessions),
 	};
 
 	return cmocka_run_group_tests_name("library", tests, setup, teardown);
