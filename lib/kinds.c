@@ -67,6 +67,7 @@ static struct session_log *log_of(struct dinst *d, const json_t *answer)
 
 void kinds_learn(struct dinst *d, const char *method, const json_t *answer)
 {
+	const json_t *kept = json_object_get(answer, "kept_kinds");
 	struct dinst_error e = {0, ""};
 	struct session_log *l;
 
@@ -75,8 +76,11 @@ void kinds_learn(struct dinst *d, const char *method, const json_t *answer)
 	if (strcmp(method, "insert") != 0 && strcmp(method, "trace") != 0)
 		return;
 	l = json_object_get(answer, "begun_ns") ? log_of(d, answer) : NULL;
-	if (l)
-		event_log_kinds(&l->log, json_object_get(answer, "rows"), &e);
+	if (!l)
+		return;
+	if (kept && !l->passing)
+		event_log_keep(&l->log, kept);
+	event_log_kinds(&l->log, json_object_get(answer, "rows"), &e);
 }
 
 struct session_log *kinds_pass(struct dinst *d, const json_t *answer)

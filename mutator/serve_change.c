@@ -216,8 +216,10 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 		note_clock(notes, &inserted, s);
 	free(inserted.instances);
 	*result = json_pack("{s:o, s:b, s:o}", "rows", rows, "partial", partial, "notes", notes);
-	if (s->stream)
+	if (s->stream) {
 		stream_tell_whose(s, *result);
+		stream_tell_kept(s, *result);
+	}
 	return 0;
 }
 

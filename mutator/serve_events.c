@@ -94,6 +94,22 @@ void stream_tell_whose(const struct session *s, json_t *answer)
 			    json_integer(s->stream ? (json_int_t)s->stream->begun_ns : 0));
 }
 
+void stream_tell_kept(const struct session *s, json_t *answer)
+{
+	const struct stream *st = s->stream;
+	json_t *kept = json_array();
+	size_t end;
+
+	for (size_t n = 0; n < st->event_count; n = end + 1) {
+		for (end = n; end < st->event_count && st->events[end];)
+			end++;
+		if (end > n)
+			json_array_append_new(kept, json_pack("[I, I]", (json_int_t)n + 1,
+							      (json_int_t)end));
+	}
+	json_object_set_new(answer, "kept_kinds", kept);
+}
+
 /* ------------------------------------------------------------------ base64 */
 
 /* RFC 4648, 4. NULL: no memory. */

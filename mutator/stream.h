@@ -152,5 +152,7 @@ json_t *stream_events_json(const struct instance *i);
 
 /* Adds to an answer whose stream its ids of kinds are of. */
 void stream_tell_whose(const struct session *s, json_t *answer);
+/* Adds to an answer which kinds there are. */
+void stream_tell_kept(const struct session *s, json_t *answer);
 
 #endif

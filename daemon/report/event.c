@@ -201,6 +201,28 @@ int event_log_kinds(struct event_log *log, const json_t *rows, struct dinst_erro
 	return status;
 }
 
+static json_int_t range_end(const json_t *ranges, size_t n, size_t end)
+{
+	return json_integer_value(json_array_get(json_array_get(ranges, n), end));
+}
+
+void event_log_keep(struct event_log *log, const json_t *ranges)
+{
+	size_t kept = 0, r = 0;
+
+	for (size_t i = 0; i < log->kind_count; i++) {
+		const json_int_t id = log->kinds[i]->id;
+
+		while (r < json_array_size(ranges) && range_end(ranges, r, 1) < id)
+			r++;
+		if (r < json_array_size(ranges) && range_end(ranges, r, 0) <= id)
+			log->kinds[kept++] = log->kinds[i];
+		else
+			kind_free(log->kinds[i]);
+	}
+	log->kind_count = kept;
+}
+
 /* ----------------------------------------------------------------- threads */
 
 static size_t thread_place(const struct event_log *log, uint32_t tid)

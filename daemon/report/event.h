@@ -10,7 +10,7 @@
  *   4. event_log_release()
  *
  * Nothing is kept of an event: what is passed to the callback is valid until that returns,
- * but its kind and thread are the log's and stay until it is released. Events of one thread come in
+ * but its kind and thread are the log's and stay until it is released (a kind: or forgotten). Events of one thread come in
  * their order, those of all threads in order of time (docs/protocol.md, `events`).
  *
  * All that comes in is checked, so a log may be fed with anything: what is no event is counted
@@ -178,6 +178,12 @@ void event_log_release(struct event_log *log);
  * are learnt all the same), DINST_NO_MEMORY.
  */
 int event_log_kinds(struct event_log *log, const json_t *rows, struct dinst_error *e);
+
+/*
+ * Forgets the kinds whose ids are in none of the ranges, as `kept_kinds` has them. Not while events are
+ * told.
+ */
+void event_log_keep(struct event_log *log, const json_t *ranges);
 
 /* NULL where there is none of that id. */
 const struct event_kind *event_log_kind(const struct event_log *log, uint32_t id);

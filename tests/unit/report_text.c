@@ -431,6 +431,23 @@ static void test_kinds_that_are_none(void **state)
 	assert_int_equal(event_log.kind_count, 4);
 }
 
+static void test_kinds_kept(void **state)
+{
+	json_t *ranges = json_pack("[[ii][ii]]", 2, 2, 4, 9), *none = json_array();
+
+	(void)state;
+	event_log_keep(&event_log, ranges);
+	assert_int_equal(event_log.kind_count, 2);
+	assert_null(event_log_kind(&event_log, 1));
+	assert_string_equal(event_log_kind(&event_log, 2)->function, "outer");
+	assert_null(event_log_kind(&event_log, 3));
+	assert_string_equal(event_log_kind(&event_log, 4)->function, "inner");
+	event_log_keep(&event_log, none);
+	assert_int_equal(event_log.kind_count, 0);
+	json_decref(ranges);
+	json_decref(none);
+}
+
 static void test_base64(void **state)
 {
 	uint8_t bytes[16];
@@ -491,6 +508,7 @@ int main(void)
 		TRACE_TEST(test_colours),
 		TRACE_TEST(test_damaged),
 		TRACE_TEST(test_kinds_that_are_none),
+		TRACE_TEST(test_kinds_kept),
 		TRACE_TEST(test_base64),
 		TRACE_TEST(test_answer),
 	};

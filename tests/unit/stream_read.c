@@ -467,6 +467,7 @@ static void test_rubbish(void **state)
 static void test_retired(void **state)
 {
 	const uint64_t damaged = stream->damaged;
+	json_t *kept = json_object();
 	struct stream_taken taken;
 
 	(void)state;
@@ -500,6 +501,9 @@ static void test_retired(void **state)
 	take(&taken);
 	assert_int_equal(check(&taken), 1); /* a row is cut where something unknown stands */
 	free(taken.data);
+	stream_tell_kept(&session, kept); /* 1 and 3 */
+	assert_int_equal(json_array_size(json_object_get(kept, "kept_kinds")), 2);
+	json_decref(kept);
 }
 
 /* The name that comes with the next event of this thread, where one comes; until the next call. */
