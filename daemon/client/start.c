@@ -79,7 +79,6 @@ static int fork_daemon(const char *program, const struct socket_place *place, in
 	sigset_t none;
 	pid_t child;
 
-	fflush(NULL);
 	child = fork();
 	if (child < 0)
 		return dinst_fail_errno(e, DINST_DAEMON, errno, "cannot fork to start the daemon");

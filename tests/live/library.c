@@ -458,6 +458,54 @@ static void kinds_of_sessions(void **state)
 	end_calls(&q);
 }
 
+/* ------------------------------------------------------------------ starting */
+
+/* A daemon of its own, that is stopped again; in a child. 0 or the line that failed. */
+static int start_another(void)
+{
+	char path[80];
+	struct dinst *d = NULL;
+
+	snprintf(path, sizeof(path), "%s/another.sock", fixture_directory);
+	if (dinst_open(&d, path, DINST_START, &f) != 0)
+		return __LINE__;
+	if (dinst_call(d, "stop", NULL, &(char *){NULL}, &f) != 0)
+		return __LINE__;
+	dinst_close(d);
+	return 0;
+}
+
+static void *read_stdin(void *arg)
+{
+	char *line = NULL;
+	size_t room = 0;
+
+	return getline(&line, &room, stdin) < 0 ? arg : NULL;
+}
+
+/* A thread that reads has a lock that nobody gets before there is something to read. */
+static void while_somebody_reads(void **state)
+{
+	int ends[2], status;
+	pthread_t t;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	child = fork();
+	if (child == 0) {
+		alarm(60);
+		dup2(ends[0], 0);
+		pthread_create(&t, NULL, read_stdin, NULL);
+		nap_ms(200);
+		_exit(start_another() != 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	close(ends[0]);
+	close(ends[1]);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -472,6 +520,7 @@ int main(void)
 		cmocka_unit_test(held),
 		cmocka_unit_test(events),
 		cmocka_unit_test(kinds_of_sessions),
+		cmocka_unit_test(while_somebody_reads),
 	};
 
 	return cmocka_run_group_tests_name("library", tests, setup, teardown);
