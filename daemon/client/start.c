@@ -45,6 +45,12 @@ static int open_log(const struct socket_place *place, struct dinst_error *e)
 	return fd;
 }
 
+/* Of a caller that has none of 0 to 2 open, ours may be there: they go to where they are not in the way. */
+static int above(int fd)
+{
+	return fcntl(fd, F_DUPFD_CLOEXEC, READY_FD + 1);
+}
+
 /* In the grandchild: becomes the daemon. Only returns on failure. */
 static void become_daemon(const char *program, const struct socket_place *place, int log, int ready)
 {
@@ -52,12 +58,13 @@ static void become_daemon(const char *program, const struct socket_place *place,
 	int null;
 
 	snprintf(number, sizeof(number), "%d", READY_FD);
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0)
+	null = above(open("/dev/null", O_RDWR | O_CLOEXEC));
+	log = above(log);
+	ready = above(ready);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0 ||
+	    dup2(ready, READY_FD) < 0)
 		return;
-	/* nothing that our caller has open stays open because of a daemon; 0 to 2 are not among ours */
-	if (dup2(ready, READY_FD) < 0 || fcntl(READY_FD, F_SETFD, 0) != 0)
-		return;
+	/* nothing that our caller has open stays open because of a daemon */
 	if (close_range(READY_FD + 1, ~0U, 0) != 0)
 		for (int fd = READY_FD + 1; fd < 65536; fd++)
 			close(fd);

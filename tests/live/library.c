@@ -460,17 +460,37 @@ static void kinds_of_sessions(void **state)
 
 /* ------------------------------------------------------------------ starting */
 
+static bool leads_to(long pid, int fd, const char *wanted)
+{
+	char path[40], found[200];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%ld/fd/%d", pid, fd);
+	n = readlink(path, found, sizeof(found));
+	return n == (ssize_t)strlen(wanted) && memcmp(found, wanted, (size_t)n) == 0;
+}
+
 /* A daemon of its own, that is stopped again; in a child. 0 or the line that failed. */
 static int start_another(void)
 {
-	char path[80];
+	char path[80], log[80];
 	struct dinst *d = NULL;
+	char *answer = NULL;
+	const char *pid;
 
 	snprintf(path, sizeof(path), "%s/another.sock", fixture_directory);
 	if (dinst_open(&d, path, DINST_START, &f) != 0)
 		return __LINE__;
-	if (dinst_call(d, "stop", NULL, &(char *){NULL}, &f) != 0)
+	if (dinst_call(d, "ping", NULL, &answer, &f) != 0 || !(pid = strstr(answer, "\"pid\":")))
 		return __LINE__;
+	snprintf(log, sizeof(log), "%s/another.log", fixture_directory);
+	for (int fd = 0; fd < 3; fd++)
+		if (!leads_to(atol(pid + 6), fd, fd < 2 ? "/dev/null" : log))
+			return __LINE__;
+	dinst_free(answer);
+	if (dinst_call(d, "stop", NULL, &answer, &f) != 0)
+		return __LINE__;
+	dinst_free(answer);
 	dinst_close(d);
 	return 0;
 }
@@ -506,6 +526,27 @@ static void while_somebody_reads(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* What is opened then has these numbers. */
+static void without_standard_streams(void **state)
+{
+	int status;
+	pid_t child;
+
+	(void)state;
+	for (int closed = 1; closed < 8; closed++) {
+		child = fork();
+		if (child == 0) {
+			for (int fd = 0; fd < 3; fd++)
+				if (closed & 1 << fd)
+					close(fd);
+			_exit(start_another() & 255);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (status)
+			fail_msg("%d: line %d", closed, WEXITSTATUS(status));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -521,6 +562,7 @@ int main(void)
 		cmocka_unit_test(events),
 		cmocka_unit_test(kinds_of_sessions),
 		cmocka_unit_test(while_somebody_reads),
+		cmocka_unit_test(without_standard_streams),
 	};
 
 	return cmocka_run_group_tests_name("library", tests, setup, teardown);
