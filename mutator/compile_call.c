@@ -63,7 +63,8 @@ static bool find_callee(struct call *call)
 	bool chosen = false;
 	size_t count = 0;
 
-	if (!c->q->session || strpbrk(call->x->text, "*?[")) {
+	if (!c->q->session || (strpbrk(call->x->text, "*?[") &&
+			       !find_is_name(c->q->session->modules, call->x->text))) {
 		refuse(call, "here the name of one function is needed");
 		return false;
 	}

@@ -77,39 +77,37 @@ void set_release(struct function_set *set)
 
 /* ------------------------------------------------------ functions by name */
 
-int functions_named(struct evaluation *v, struct module *m, const char *name,
-		    struct function_set *set)
+/* `any`: there is such a module. */
+static int find_named(struct evaluation *v, const char *modules, const char *name, bool *any,
+		      struct function_set *set)
 {
-	int status = 0;
+	struct function_ref *found = NULL;
+	size_t count = 0;
+	int status = match_functions(v->s->modules, modules, name, any, &found, &count, v->e);
 
-	for (size_t i = 0; i < module_count(v->s->modules) && status >= 0; i++) {
-		struct module *each = module_get(v->s->modules, i);
-		uint32_t *indices;
-		size_t count;
-
-		if (each->gone || !each->image || (m && m != each))
-			continue;
-		status = image_match(each->image, name, &indices, &count, v->e);
-		if (status < 0)
-			break;
-		for (size_t k = 0; k < count && status >= 0; k++)
-			status = set_add(set, &(struct function_ref){each, indices[k]}, v->e);
-		free(indices);
-	}
+	for (size_t i = 0; i < count && status >= 0; i++)
+		status = set_add(set, &found[i], v->e);
+	free(found);
 	return status;
 }
 
-/* The colon of "module:name"; NULL: there is none ("ns::f" has none). */
-static const char *item_colon(const char *item)
+int functions_named(struct evaluation *v, struct module *m, const char *name,
+		    struct function_set *set)
 {
-	const char *p = item;
+	uint32_t *indices = NULL;
+	size_t count = 0;
+	bool any;
+	int status;
 
-	while ((p = strchr(p, ':'))) {
-		if (p[1] != ':')
-			return p == item ? NULL : p;
-		p += strspn(p, ":");
-	}
-	return NULL;
+	if (!m)
+		return find_named(v, NULL, name, &any, set);
+	if (m->gone || !m->image)
+		return 0;
+	status = image_match(m->image, name, &indices, &count, v->e);
+	for (size_t k = 0; k < count && status >= 0; k++)
+		status = set_add(set, &(struct function_ref){m, indices[k]}, v->e);
+	free(indices);
+	return status;
 }
 
 static bool module_matches(const struct module *m, const char *name)
@@ -140,25 +138,18 @@ static int find_address(struct evaluation *v, const char *item, struct function_
 /* "module:name" or "name", either a glob; or an address. */
 static int find_item(struct evaluation *v, const char *item, struct function_set *set)
 {
-	const char *colon = item_colon(item);
-	bool loaded = false;
+	const char *colon = module_colon(item);
 	char module[256];
-	int status = 0;
+	bool loaded;
+	int status;
 
 	if (item[0] == '0' && item[1] == 'x')
 		return find_address(v, item, set);
 	if (!colon || (size_t)(colon - item) >= sizeof(module))
-		return functions_named(v, NULL, item, set);
+		return find_named(v, NULL, item, &loaded, set);
 	memcpy(module, item, (size_t)(colon - item));
 	module[colon - item] = 0;
-	for (size_t i = 0; i < module_count(v->s->modules) && status >= 0; i++) {
-		struct module *m = module_get(v->s->modules, i);
-
-		if (m->gone || !module_matches(m, module))
-			continue;
-		loaded = true;
-		status = functions_named(v, m, colon + 1, set);
-	}
+	status = find_named(v, module, colon + 1, &loaded, set);
 	if (status < 0 || loaded || v->awaited || !module_may_come(module))
 		return status;
 	v->awaited = mdl_print(v->memory, v->e, "%s", module);

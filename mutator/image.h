@@ -114,6 +114,13 @@ const char *image_readable_name(struct image *img, const char *name);
 int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *count,
 		struct dinst_error *e);
 
+/* False if it is a glob here: it looks like one and is not itself the whole name of a function. */
+bool image_is_name(struct image *img, const char *pattern);
+
+/* image_match() where somebody knows what it is, for instance from another image. */
+int image_match_as(struct image *img, const char *pattern, bool glob, uint32_t **out, size_t *count,
+		   struct dinst_error *e);
+
 /*
  * True if some function, offered by image_match() or not, has exactly this name
  * in the file; *flags are its enum image_function_flag (why it is not offered).

@@ -18,6 +18,11 @@ static bool is_glob(const char *pattern)
 	return strpbrk(pattern, "*?[\\") != NULL;
 }
 
+static bool is_everything(const char *pattern)
+{
+	return pattern[0] && pattern[strspn(pattern, "*")] == 0;
+}
+
 /* A name without its symbol version: "memcpy@@GLIBC_2.14" is memcpy. */
 size_t name_plain_length(const char *name)
 {
@@ -267,33 +272,51 @@ static void match_each(const struct matcher *m, struct match_set *set)
 	}
 }
 
-/*
- * A pattern that is itself the whole name of a function is no glob: f(char *) is not every f that takes
- * a char first, and <impl [T]>::len has no set of characters in it.
- */
-static void match_literally(const struct matcher *m, struct match_set *set)
+static bool is_readable_name(const struct matcher *m)
 {
 	const size_t names = m->img->function_count + m->img->alias_count;
+	bool yes = false;
 
-	for (size_t i = 0; i < names; i++) {
-		const uint32_t function = function_of(m->img, i);
+	for (size_t i = 0; i < names && !yes; i++) {
 		const char *name = name_of(m->img, i);
 		char *readable;
 
-		if (set->in[function] || !is_offered(m->img, function) || !name_is_mangled(name) ||
-		    (m->piece_length && !strstr(name, m->piece)))
+		if (!name_is_mangled(name) || (m->piece_length && !strstr(name, m->piece)))
 			continue;
 		readable = demangle(name);
-		if (readable && !strcmp(readable, m->pattern))
-			match_add(set, function);
+		yes = readable && !strcmp(readable, m->pattern);
 		free(readable);
 	}
+	return yes;
+}
+
+/*
+ * The whole name of a function is no glob: f(char *) is not every f that takes a char first, (*Mutex).Lock
+ * not that of RWMutex, and <impl [T]>::len and Sum[int] have no set of characters in them.
+ */
+bool image_is_name(struct image *img, const char *pattern)
+{
+	struct matcher m = {.img = img, .pattern = pattern};
+	uint32_t flags;
+
+	if (is_everything(pattern))
+		return false;
+	if (!is_glob(pattern) || image_name_flags(img, pattern, &flags))
+		return true;
+	m.piece_length = literal_piece(pattern, m.piece, sizeof(m.piece));
+	return strpbrk(pattern, "(<") && is_readable_name(&m);
 }
 
 int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *count,
 		struct dinst_error *e)
 {
-	struct matcher m = {.img = img, .pattern = pattern, .glob = is_glob(pattern)};
+	return image_match_as(img, pattern, !image_is_name(img, pattern), out, count, e);
+}
+
+int image_match_as(struct image *img, const char *pattern, bool glob, uint32_t **out, size_t *count,
+		   struct dinst_error *e)
+{
+	struct matcher m = {.img = img, .pattern = pattern, .glob = glob};
 	struct match_set set = {.img = img, .left_out = not_offered};
 	uint32_t *list = NULL;
 	size_t n = 0;
@@ -303,17 +326,15 @@ int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *
 	set.in = calloc(img->function_count + 1, 1);
 	if (!set.in)
 		return dinst_fail(e, DINST_NO_MEMORY, "%s: no memory to match names", img->name);
-	if (pattern[0] && pattern[strspn(pattern, "*")] == 0) {
+	if (is_everything(pattern)) {
 		match_all(img, &set);
 	} else {
 		/* Who asks for a resolver by its name is told so by the refusal of its points. */
 		set.left_out &= ~(uint32_t)(m.glob ? 0 : FUNCTION_IFUNC);
 		if (!m.glob)
 			r = lookup_exact(img, pattern, strlen(pattern), match_add, &set, e);
-		else if (strpbrk(pattern, "(<"))
-			match_literally(&m, &set);
 		/* A mangled name in full is meant literally. */
-		if (!r && (m.glob ? !set.count : !name_is_mangled(pattern)))
+		if (!r && (m.glob || !name_is_mangled(pattern)))
 			match_each(&m, &set);
 	}
 	if (!r) {

@@ -69,6 +69,19 @@ struct function_ref {
 int find_functions(const struct module_list *l, const char *pattern, struct function_ref **out,
 		   size_t *count, struct dinst_error *e);
 
+/* False if the pattern is a glob: it looks like one, and no function has literally this name. */
+bool find_is_name(const struct module_list *l, const char *pattern);
+
+/* The colon of MODULE:NAME; NULL if the pattern has none. */
+const char *module_colon(const char *pattern);
+
+/*
+ * Functions of a name, or glob, in the modules of another (NULL: in all). Nothing found is no failure;
+ * *any: there is such a module.
+ */
+int match_functions(const struct module_list *l, const char *modules, const char *name, bool *any,
+		    struct function_ref **out, size_t *count, struct dinst_error *e);
+
 /*
  * The same for a resource name: /Code, /Code/MODULE, /Code/MODULE/NAME, with
  * globs in either part.

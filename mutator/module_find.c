@@ -19,6 +19,7 @@ enum {
 	NEAREST = 3,	   /* names offered for one that is not there */
 	CALLERS = 3,	   /* of a function that is in others only */
 	MODULES_TOLD = 12, /* modules named in an error */
+	MODULE_NAME = 256,
 };
 
 /* What is being looked for, and what has been found. */
@@ -235,11 +236,25 @@ static int no_function(struct search *s)
 
 /* ------------------------------------------------------------------ search */
 
-static int search_names(struct search *s)
+/* What is the whole name of a function in one module is no glob in the others. */
+static bool is_name(const struct search *s)
 {
-	bool any = false;
+	for (size_t i = 0; i < module_count(s->list); i++) {
+		const struct module *m = module_get(s->list, i);
+
+		if (!m->gone && m->image && matches_module(s, m) &&
+		    image_is_name(m->image, s->name))
+			return true;
+	}
+	return false;
+}
+
+static int search_modules(struct search *s, bool *any)
+{
+	const bool glob = !is_name(s);
 	int r = 0;
 
+	*any = false;
 	for (size_t i = 0; i < module_count(s->list) && !r; i++) {
 		struct module *m = module_get(s->list, i);
 		uint32_t *indices;
@@ -247,15 +262,23 @@ static int search_names(struct search *s)
 
 		if (m->gone || !matches_module(s, m))
 			continue;
-		any = true;
+		*any = true;
 		if (!m->image)
 			continue;
-		r = image_match(m->image, s->name, &indices, &count, s->e);
+		r = image_match_as(m->image, s->name, glob, &indices, &count, s->e);
 		if (r)
 			break;
 		r = add(s, m, indices, count);
 		free(indices);
 	}
+	return r;
+}
+
+static int search_names(struct search *s)
+{
+	bool any;
+	int r = search_modules(s, &any);
+
 	if (!r && !any && s->modules)
 		r = no_module(s);
 	if (!r && !s->count)
@@ -273,6 +296,14 @@ static int finish(struct search *s, int r, struct function_ref **out, size_t *co
 	*out = s->found;
 	*count = s->count;
 	return 0;
+}
+
+int match_functions(const struct module_list *l, const char *modules, const char *name, bool *any,
+		    struct function_ref **out, size_t *count, struct dinst_error *e)
+{
+	struct search s = {.list = l, .modules = modules, .name = name, .e = e};
+
+	return finish(&s, search_modules(&s, any), out, count);
 }
 
 /* Reads a whole hexadecimal number with its 0x. */
@@ -338,7 +369,7 @@ static bool search_offset(struct search *s, const char *pattern, int *r)
  * The colon of MODULE:NAME: the first that is not part of "::" nor of a
  * bracket expression such as [[:digit:]]; NULL if there is none.
  */
-static const char *module_colon(const char *pattern)
+const char *module_colon(const char *pattern)
 {
 	int brackets = 0;
 
@@ -357,12 +388,34 @@ static const char *module_colon(const char *pattern)
 	return NULL;
 }
 
+/* MODULE:NAME, or a name alone. */
+static void split(struct search *s, const char *pattern, char module[MODULE_NAME])
+{
+	const char *colon = module_colon(pattern);
+
+	s->name = pattern;
+	if (!colon || colon - pattern >= MODULE_NAME)
+		return;
+	memcpy(module, pattern, colon - pattern);
+	module[colon - pattern] = 0;
+	s->modules = module;
+	s->name = colon[1] ? colon + 1 : "*";
+}
+
+bool find_is_name(const struct module_list *l, const char *pattern)
+{
+	struct search s = {.list = l};
+	char module[MODULE_NAME];
+
+	split(&s, pattern, module);
+	return is_name(&s);
+}
+
 int find_functions(const struct module_list *l, const char *pattern, struct function_ref **out,
 		   size_t *count, struct dinst_error *e)
 {
 	struct search s = {.list = l, .name = pattern, .e = e};
-	const char *colon = module_colon(pattern);
-	char module[256];
+	char module[MODULE_NAME];
 	uint64_t address;
 	int r;
 
@@ -371,14 +424,7 @@ int find_functions(const struct module_list *l, const char *pattern, struct func
 	if (parse_hex(pattern, &address)) {
 		r = search_address(&s, module_at(l, address), address);
 	} else if (!search_offset(&s, pattern, &r)) {
-		if (colon && (size_t)(colon - pattern) < sizeof(module)) {
-			memcpy(module, pattern, colon - pattern);
-			module[colon - pattern] = 0;
-			s.modules = module;
-			s.name = colon + 1;
-			if (!*s.name)
-				s.name = "*";
-		}
+		split(&s, pattern, module);
 		r = search_names(&s);
 	}
 	return finish(&s, r, out, count);

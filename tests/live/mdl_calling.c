@@ -16,7 +16,8 @@ static const char text[] = "list subject_func is procedure { items { \"subject\"
 		"values", "values += value_of($arg[1]);") METRIC("lows",
 								 "split($arg[0], &v); lows += v;")
 		METRIC("weights_of", "weights_of += Call(\"mdl_computes:weight_of\", $arg[0]);")
-			METRIC("plains", "plains += plain($arg[0], 100);")
+			METRIC("starred", "starred += Call(\"main.(*T).Scale\", $arg[0]);") METRIC(
+				"plains", "plains += plain($arg[0], 100);")
 				METRIC("network", "network += htons($arg[0] & 0xffff);") METRIC(
 					"nested",
 					"nested += scale(scale(sign_of($arg[0])) - scale(0));");
@@ -25,7 +26,7 @@ static const char text[] = "list subject_func is procedure { items { \"subject\"
 static const char *const pairs[][2] = {
 	{"scaled", "scale"}, {"signs", "sign"},	     {"narrowed", "narrow"},
 	{"values", "value"}, {"lows", "low"},	     {"weights_of", "weight"},
-	{"plains", "plain"}, {"network", "network"},
+	{"plains", "plain"}, {"network", "network"}, {"starred", "scale"},
 };
 
 enum { PAIRS = sizeof(pairs) / sizeof(pairs[0]) };

@@ -45,6 +45,72 @@ static void test_aliases(void **state)
 	finish(h, s);
 }
 
+static unsigned insert_of_list(struct session *s, const char *name, const char *item)
+{
+	struct dinst_error e = {0};
+	char text[512];
+
+	snprintf(text, sizeof(text),
+		 "list %s_func is procedure { items { \"%s\" }; }\n"
+		 "metric %s { base is counter { foreach f in %s_func\n"
+		 "	append preInsn f.entry (* %s++; *) } }\n",
+		 name, item, name, name, name);
+	if (mdl_load_text(s->library, "test", text, strlen(text), &e) < 0)
+		fail_msg("%s", e.text);
+	return session_insert_metric(s, name, "/Code", NULL)->id;
+}
+
+/*
+ * fear F3: names of Go, which look like patterns: each means that one function, in whatever way it is
+ * given and whichever modules are looked through; what is no such name is a pattern
+ */
+static void test_names_like_patterns(void **state)
+{
+	static const struct {
+		const char *name;
+		unsigned a_round;
+	} cases[] = {
+		{"sync.(*Mutex).Lock", 1},
+		{"/Code/patterns/sync.(*Mutex).Lock", 1},
+		{"/Code/*/sync.(*Mutex).Lock", 1},
+		{"patterns:sync.(*Mutex).Lock", 1},
+		{"*patterns*:sync.(*Mutex).Lock", 1},
+		{"libpatterns.so:sync.(*Mutex).Lock", 16}, /* a glob: it is not there */
+		{"sync.(*RWMutex).Lock", 2},
+		{"main.Sum[go.shape.int]", 4},
+		{"/Code/patterns/main.Sum[go.shape.int]", 4},
+		{"main.Sum[opq]", 8},
+		{"sync.(*Mutex).Loc*", 19},
+		{"main.Sum*", 12},
+	};
+	enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+	struct harness *h = *state;
+	unsigned foci[CASES], items[CASES];
+	struct session *s;
+
+	harness_start(h, "patterns", NULL);
+	s = session_begin(h);
+	for (size_t i = 0; i < CASES; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "named_%zu", i);
+		foci[i] = session_insert_kind(s, cases[i].name, POINT_ENTRY);
+		items[i] =
+			cases[i].name[0] == '/' ? foci[i] : insert_of_list(s, name, cases[i].name);
+	}
+	session_go(h, ROUNDS);
+	for (size_t i = 0; i < CASES; i++) {
+		const uint64_t want = (uint64_t)ROUNDS * cases[i].a_round;
+
+		if (session_value(s, foci[i]) != want || session_value(s, items[i]) != want)
+			fail_msg("%s: %llu, in a list %llu, not %llu", cases[i].name,
+				 (unsigned long long)session_value(s, foci[i]),
+				 (unsigned long long)session_value(s, items[i]),
+				 (unsigned long long)want);
+	}
+	finish(h, s);
+}
+
 static size_t refused_as_resolver(const struct session *s, unsigned id)
 {
 	const struct instance *i = session_instance(s, id);
@@ -237,8 +303,10 @@ static void test_stripped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_aliases),	CASE(test_resolver), CASE(test_no_plt),	  CASE(test_vdso),
-		CASE(test_all_of_libc), CASE(test_inlined),  CASE(test_stripped),
+		CASE(test_aliases),	CASE(test_resolver),
+		CASE(test_no_plt),	CASE(test_vdso),
+		CASE(test_all_of_libc), CASE(test_inlined),
+		CASE(test_stripped),	CASE(test_names_like_patterns),
 	};
 
 	return cmocka_run_group_tests_name("live/names", tests, NULL, NULL);

@@ -31,6 +31,14 @@ KEEP long scale(long x)
 	return x * 3 + base_value;
 }
 
+/* The name looks like a pattern. */
+long starred(long x) __asm__("\"main.(*T).Scale\"");
+
+KEEP long starred(long x)
+{
+	return x * 3 + base_value;
+}
+
 KEEP int sign_of(int x)
 {
 	return x < 0 ? -1 : x > 0;
