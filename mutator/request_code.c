@@ -36,6 +36,14 @@ static bool same_bindings(const struct mdl_placement *a, const struct mdl_placem
 	return true;
 }
 
+/* Of calls it is asked whom they call, and events tell where they are. */
+static bool same_addresses(const struct mdl_placement *a, const struct mdl_placement *b)
+{
+	return !a->addresses == !b->addresses && a->address_count == b->address_count &&
+	       (!a->addresses ||
+		!memcmp(a->addresses, b->addresses, a->address_count * sizeof(*a->addresses)));
+}
+
 static bool is_entry_of(const struct code_entry *c, const struct instance *i,
 			const struct mdl_placement *p, const struct place *place,
 			enum code_mode mode, bool tail_exit)
@@ -46,8 +54,8 @@ static bool is_entry_of(const struct code_entry *c, const struct instance *i,
 		return false;
 	if (other->code != p->code || other->kind != p->kind || other->guarded != p->guarded)
 		return false;
-	if (!c->shared &&
-	    (c->function.module != p->function.module || c->function.index != p->function.index))
+	if (!c->shared && (c->function.module != p->function.module ||
+			   c->function.index != p->function.index || !same_addresses(other, p)))
 		return false;
 	return same_bindings(other, p);
 }

@@ -108,6 +108,24 @@ static void test_readings(void **state)
 	mdl_end(h);
 }
 
+/* Calls of one function that code is inserted at one by one: $arg is as whom it calls has it. */
+static void test_calls(void **state)
+{
+	static const char text[] =
+		"list caller is procedure { items { \"puts_both\" }; }\n"
+		"metric passed { base is counter { foreach f in caller foreach c in f.calls\n"
+		"	append preInsn c (* if (f && $arg[0] > 100) passed += $arg[0]; *) } }\n";
+	struct harness *h = *state;
+	unsigned passed;
+
+	harness_start(h, "typed", NULL);
+	mdl_attach(h, text);
+	passed = mdl_insert(h, "passed");
+	mdl_ask(h, "round 2");
+	assert_int_equal(mdl_value(h, passed), 2 * (200 + 3000));
+	mdl_end(h);
+}
+
 static void test_mistakes(void **state)
 {
 	static const struct {
@@ -174,6 +192,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_readings, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_mistakes, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_many_variables, harness_setup,
 						harness_teardown),

@@ -109,6 +109,8 @@ int64_t KEEP takes_node(struct node *n, bool flag, enum colour colour);
 int64_t KEEP takes_codes(enum code code, enum small_code small, enum balance balance);
 int64_t KEEP takes_long_double(long double d, int after);
 void KEEP gives_nothing(int a);
+unsigned char KEEP put_char(unsigned char c);
+int64_t KEEP put_many(int64_t n);
 double KEEP gives_double(int a);
 int8_t KEEP gives_small(int a);
 struct pair KEEP gives_pair(int a);
@@ -367,6 +369,22 @@ float __attribute__((vector_size(32))) gives_bare_vector(int a)
 }
 #pragma GCC diagnostic pop
 
+unsigned char put_char(unsigned char c)
+{
+	return c + 100;
+}
+
+int64_t put_many(int64_t n)
+{
+	return n * 3;
+}
+
+/* Two calls that pass what differs in its type. */
+int64_t KEEP puts_both(unsigned i)
+{
+	return put_char((unsigned char)(i + 200)) + put_many(i + 3000);
+}
+
 /* Everything once. */
 static __attribute__((noinline)) int64_t round_of(unsigned i)
 {
@@ -387,7 +405,7 @@ static __attribute__((noinline)) int64_t round_of(unsigned i)
 #ifdef __x86_64__
 	sum += takes_elsewhere(1, 2.5, &sum) + takes_byte(1) + calls_inside();
 #endif
-	sum += takes_turned(1, 2);
+	sum += takes_turned(1, 2) + puts_both(0);
 	sum += takes_gap(1, 2, 3, 4, 5, 6, 7, (struct wide){8.5L, 9}, 10);
 	sum += takes_gap_told(1, (struct large){{2, 3, 4}, 5}, 6, 7, 8, 9, 10, 11, 12,
 			      (struct aligned){{13, 14, 15, 16}});
