@@ -182,6 +182,42 @@ static void test_odd_variables(void **state)
 	harness_end(h, 0);
 }
 
+/* Events at calls of one function that code is inserted at one by one: each call has its own. */
+static void test_calls(void **state)
+{
+	static const char calls[] =
+		"list aligned is procedure { items { \"do_aligned\" }; }\n"
+		"metric called { name \"called\"; units events; style EventCounter;\n"
+		"	base is stream { foreach f in aligned foreach c in f.calls\n"
+		"		append preInsn c (* record(called, f); *) } }\n";
+	enum { N = 100, CALLS = 3 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	const struct arch_record *r;
+	struct dinst_error e = {0};
+	struct events all = {0};
+	uint32_t ids[CALLS];
+	size_t at = 0;
+	long n = 0;
+
+	if (session_load_mdl(s, "calls.mdl", calls, strlen(calls), &e) < 0)
+		fail_msg("%s", e.text);
+	insert(s, "called");
+	do_aligned(h, N);
+	take(s, &all);
+	for (; (r = next(&all, &at)); n++) {
+		if (n < CALLS)
+			ids[n] = r->id;
+		assert_int_equal(r->id, ids[n % CALLS]);
+	}
+	assert_int_equal(n, CALLS * N);
+	assert_true(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* Of floating point the bits are stored. */
 static void test_floats(void **state)
 {
@@ -375,10 +411,10 @@ static void test_without_rseq(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_one_thread),	  CASE(test_texts),	    CASE(test_alignment),
-		CASE(test_floats),	  CASE(test_threads),	    CASE(test_full),
-		CASE(test_fork),	  CASE(test_two_streams),   CASE(test_without_rseq),
-		CASE(test_little_memory), CASE(test_odd_variables),
+		CASE(test_one_thread),	 CASE(test_texts),	   CASE(test_alignment),
+		CASE(test_floats),	 CASE(test_calls),	   CASE(test_threads),
+		CASE(test_full),	 CASE(test_fork),	   CASE(test_two_streams),
+		CASE(test_without_rseq), CASE(test_little_memory), CASE(test_odd_variables),
 	};
 
 	setenv("DINST_POISON", "1", 1);
