@@ -182,7 +182,7 @@ static int count_chosen(struct top *t, struct view *v, struct dinst_error *e)
 	if (!some)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu functions", v->count);
 	for (size_t n = 0; n < v->count; n++)
-		if (v->functions[n].counted)
+		if (v->functions[n].counted && !v->functions[n].uncountable)
 			some[count++] = &v->functions[n];
 	for (size_t n = 0; n < v->counts.count; n++)
 		for (size_t k = 0; k < count; k++)
@@ -295,7 +295,8 @@ int functions_count(struct top *t, struct view *v, struct dinst_error *e)
 	struct probe_set set = {0};
 	bool scouts;
 	size_t count;
-	int err = probe_read(t, &v->counts, take_rate, e);
+	/* none are in after view_leave(): what they said before says nothing about now */
+	int err = v->counts.count ? probe_read(t, &v->counts, take_rate, e) : count_chosen(t, v, e);
 
 	if (err)
 		return err;

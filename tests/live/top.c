@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * top.c - dinst top on a program whose calls are known: after a pause, and on the way back, rates
+ * go on. Keys are typed into a terminal.
+ */
+#include <pthread.h>
+#include <pty.h>
+
+#include "tests/live/daemon_calls.h"
+
+enum { SEE_MS = 60000 };
+
+static struct output *o;
+static struct program program;
+static int busy; /* asked by the worker */
+static pthread_t worker;
+static int terminal;
+static char screen[1 << 20];
+static size_t screen_used, screen_seen;
+
+static int setup(void **state)
+{
+	int err = fixture_setup(state);
+
+	alarm(600);
+	unsetenv("DINST_MUTATOR");
+	setenv("TERM", "xterm", 1);
+	o = malloc(sizeof(*o));
+	return err;
+}
+
+static int teardown(void **state)
+{
+	free(o);
+	return fixture_teardown(state);
+}
+
+/* ------------------------------------------------------------------ the load */
+
+static void *work(void *arg)
+{
+	(void)arg;
+	while (__atomic_load_n(&busy, __ATOMIC_RELAXED)) {
+		go(&program, 5);
+		nap_ms(5);
+	}
+	return NULL;
+}
+
+static void set_busy(int on)
+{
+	__atomic_store_n(&busy, on, __ATOMIC_RELAXED);
+	if (on)
+		assert_int_equal(pthread_create(&worker, NULL, work, NULL), 0);
+	else
+		pthread_join(worker, NULL);
+}
+
+/* ---------------------------------------------------------------- the screen */
+
+/* Reads until `text` is written behind what was seen before. */
+static void see(const char *text)
+{
+	struct pollfd p = {terminal, POLLIN, 0};
+
+	for (int ms = 0; ms < SEE_MS; ms += 50) {
+		const char *at = strstr(screen + screen_seen, text);
+		ssize_t n;
+
+		if (at) {
+			screen_seen = (size_t)(at - screen) + strlen(text);
+			return;
+		}
+		if (poll(&p, 1, 50) <= 0)
+			continue;
+		n = read(terminal, screen + screen_used, sizeof(screen) - 1 - screen_used);
+		if (n <= 0)
+			break;
+		screen_used += (size_t)n;
+		screen[screen_used] = '\0';
+	}
+	fail_msg("'%s' is not seen: %s", text, screen + screen_seen);
+}
+
+static void type(const char *keys)
+{
+	assert_int_equal(write(terminal, keys, strlen(keys)), strlen(keys));
+}
+
+static pid_t open_top(void)
+{
+	struct winsize size = {.ws_row = 24, .ws_col = 120};
+	char pid_text[16];
+	pid_t pid;
+
+	snprintf(pid_text, sizeof(pid_text), "%d", (int)program.pid);
+	screen_used = screen_seen = 0;
+	screen[0] = '\0';
+	pid = forkpty(&terminal, NULL, NULL, &size);
+	if (pid == 0) {
+		alarm(600);
+		execl(fixture_dinst, "dinst", "top", pid_text, "-i", "0.2", (char *)NULL);
+		_exit(126);
+	}
+	return pid;
+}
+
+static void close_top(pid_t pid)
+{
+	int status = -1;
+
+	type("q");
+	for (int ms = 0; ms < ANSWER_MS && waitpid(pid, &status, WNOHANG) == 0; ms += 10)
+		nap_ms(10);
+	assert_int_equal(status, 0);
+	close(terminal);
+}
+
+static void wait_idle(void)
+{
+	for (int ms = 0; ms < ANSWER_MS; ms += 20) {
+		run_dinst(o, "ls --json");
+		if (strstr(o->out, "\"active\":0,"))
+			return;
+		nap_ms(20);
+	}
+	fail_msg("something stays inserted: %.300s", o->out);
+}
+
+/* --------------------------------------------------------------------- cases */
+
+/* What nobody calls any more goes from the screen. */
+static void sees_the_load_end(void)
+{
+	set_busy(0);
+	see("looks at another module");
+}
+
+/* What was taken out meanwhile is counted again, not shown as it was then for ever */
+static void rates_go_on(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	start_calls(&program);
+	set_busy(1);
+	pid = open_top();
+	see("branchy");
+	type(" ");
+	see("PAUSED");
+	wait_idle();
+	type(" ");
+	sees_the_load_end();
+	set_busy(1);
+	see("branchy");
+	type("\r");
+	see("called by");
+	type("\177");
+	see("were called");
+	sees_the_load_end();
+	close_top(pid);
+	end_calls(&program);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rates_go_on),
+	};
+
+	return cmocka_run_group_tests_name("top", tests, setup, teardown);
+}
