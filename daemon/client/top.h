@@ -68,6 +68,9 @@ struct function {
 	double mean;		    /* ns of a call; 0: not known */
 	double timing_ns[TIMINGS];  /* what that costs in a call; -1: not known */
 	uint64_t timed_ns[TIMINGS]; /* when it was done last; 0: never */
+	uint64_t rated_ns;	    /* when its rate was taken last */
+	double calls, sum;	    /* at that reading of its latency: how many, ns in all */
+	double paid_ns[TIMINGS];    /* what that reading's timing has cost */
 	bool seen;		    /* was called once */
 	bool possible;	     /* of a view of callees: in a library, so perhaps it is called */
 	bool counted;	     /* all the time */
@@ -130,10 +133,11 @@ struct top {
 	bool descending;
 	char filter[80];
 	struct view *views[TOP_DEPTH];
-	unsigned depth;	  /* the view shown is views[depth - 1] */
-	size_t rows;	  /* that fit on the screen, or that are printed */
-	double credit_ns; /* saved up for times */
-	double spent_ns;  /* since `spent_since`: what the target has paid */
+	unsigned depth;	     /* the view shown is views[depth - 1] */
+	size_t rows;	     /* that fit on the screen, or that are printed */
+	double credit_ns;    /* saved up for times */
+	double spent_ns;     /* since `spent_since`: what the target has paid */
+	uint64_t reading_ns; /* when the reading that is taken over was made, one and no other */
 	uint64_t spent_since;
 	double scale; /* of the limit that is planned with, so that what it costs stays below it */
 	double stops_us; /* what it stood still in all, when that was asked last; -1: never */
@@ -150,6 +154,7 @@ uint64_t top_now(void);
 /* Inserts `metric` at functions[0..count); with `hits` runs are counted. What is refused is left out. */
 int probe_insert(struct top *t, struct probe_set *set, const char *metric,
 		 struct function **functions, size_t count, bool hits, struct dinst_error *e);
+bool probe_has(const struct probe_set *set, const struct function *f);
 /*
  * Reads all of them. For each that could be read, each(arg, p, row, seconds since the last reading)
  * is called before the probe takes the new values over. What that cost is added to t->spent_ns.
@@ -167,7 +172,7 @@ int probe_remove(struct top *t, struct probe_set *set, bool (*which)(const struc
 
 /* The functions that a pattern of `funcs` matches, added to the view. */
 int functions_add(struct top *t, struct view *v, const char *pattern, struct dinst_error *e);
-/* To be called when all are added: sorts them, drops what is there twice. */
+/* To be called when all are added: sorts them. Those of one name are one, with several probes. */
 void functions_sort(struct view *v);
 struct function *function_of(struct view *v, const char *focus);
 /* Counts all of them for a moment, and keeps those that matter. */

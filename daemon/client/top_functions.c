@@ -102,12 +102,15 @@ void functions_sort(struct view *v)
 
 static void take_rate(struct top *t, struct probe *p, json_t *row, double seconds)
 {
+	struct function *f = p->function;
 	const double now = json_number_value(json_object_get(row, "value"));
+	const double rate = (now - p->value) / seconds;
 
-	(void)t;
-	p->function->rate = (now - p->value) / seconds;
-	p->function->seen = p->function->seen || now > p->value;
-	p->function->sampled = !p->function->counted;
+	/* of several of one name: all of them */
+	f->rate = f->rated_ns == t->reading_ns ? f->rate + rate : rate;
+	f->rated_ns = t->reading_ns;
+	f->seen = f->seen || now > p->value;
+	f->sampled = !f->counted;
 }
 
 /* What counting it all the time costs, in ns per second. */

@@ -57,6 +57,19 @@ static int drop(struct top *t, json_t *ids, struct dinst_error *e)
 	return err;
 }
 
+bool probe_has(const struct probe_set *set, const struct function *f)
+{
+	for (size_t n = 0; n < set->count; n++)
+		if (set->list[n].function == f)
+			return true;
+	return false;
+}
+
+static bool has_points(json_t *row)
+{
+	return json_integer_value(json_object_get(row, "points")) != 0;
+}
+
 static int take_rows(struct top *t, struct probe_set *set, json_t *rows,
 		     struct function **functions, size_t count, struct dinst_error *e)
 {
@@ -76,16 +89,23 @@ static int take_rows(struct top *t, struct probe_set *set, json_t *rows,
 		struct function *f =
 			find(functions, count, json_string_value(json_object_get(row, "focus")));
 
-		if (!f || json_integer_value(json_object_get(row, "points")) == 0) {
+		if (!f || !has_points(row)) {
 			json_array_append(useless, json_object_get(row, "id"));
-			if (f)
-				refuse(set, f);
 			continue;
 		}
 		list[set->count++] = (struct probe){
 			.id = json_integer_value(json_object_get(row, "id")),
 			.function = f,
 			.hit_ns = number(row, "predicted_ns") + TOP_WAY_NS + set->clock_ns};
+	}
+	/* of several of one name it takes one */
+	json_array_foreach(rows, index, row)
+	{
+		struct function *f =
+			find(functions, count, json_string_value(json_object_get(row, "focus")));
+
+		if (f && !has_points(row) && !probe_has(set, f))
+			refuse(set, f);
 	}
 	return drop(t, useless, e);
 }
@@ -186,6 +206,7 @@ int probe_read(struct top *t, struct probe_set *set,
 		return err;
 	now = before + (top_now() - before) / 2;
 	seconds = set->read_ns ? (double)(now - set->read_ns) / 1e9 : 0;
+	t->reading_ns = now;
 	for (size_t n = 0; n < set->count && n < json_array_size(rows); n++) {
 		json_t *row = json_array_get(rows, n);
 

@@ -44,51 +44,75 @@ static double member(json_t *row, const char *key)
 	return json_number_value(json_object_get(row, key));
 }
 
+/* Says whether another one of that name had its turn in this reading: both are added up. */
+static bool is_further(const struct top *t, struct function *f, enum timing what)
+{
+	const bool further = f->timed_ns[what] == t->reading_ns;
+
+	f->timed_ns[what] = t->reading_ns;
+	if (!further)
+		f->paid_ns[what] = 0;
+	return further;
+}
+
 /* What the timing of a call costs, as it was since the last reading. */
 static void take_cost(struct probe *p, json_t *row, enum timing what, double calls)
 {
+	struct function *f = p->function;
 	const double hits = member(row, "hits") - p->hits;
 
-	if (calls > 0 && hits > 0)
-		p->function->timing_ns[what] = hits * p->hit_ns / calls;
+	f->paid_ns[what] += hits > 0 ? hits * p->hit_ns : 0;
+	if (calls > 0 && f->paid_ns[what] > 0)
+		f->timing_ns[what] = f->paid_ns[what] / calls;
+}
+
+/* Quantiles of the calls since the last reading; of several of one name by how often they are called. */
+static void take_quantiles(struct probe *p, json_t *row, double share)
+{
+	struct function *f = p->function;
+	json_t *since = p->buckets ? buckets_since(json_object_get(row, "buckets"), p->buckets)
+				   : json_incref(json_object_get(row, "buckets"));
+	const double p50 = buckets_quantile(since, member(row, "min"), member(row, "max"), 0.5);
+	const double p99 = buckets_quantile(since, member(row, "min"), member(row, "max"), 0.99);
+
+	f->p50 = share < 1 ? f->p50 + share * (p50 - f->p50) : p50;
+	f->p99 = share < 1 && f->p99 > p99 ? f->p99 : p99;
+	json_decref(since);
 }
 
 static void take_latency(struct top *t, struct probe *p, json_t *row, double seconds)
 {
 	struct function *f = p->function;
 	const double calls = member(row, "value") - p->value;
-	const double sum = member(row, "sum") - p->sum, mean = calls > 0 ? sum / calls : 0;
-	json_t *since;
+	const double sum = member(row, "sum") - p->sum;
+	const bool further = is_further(t, f, TIMING_LATENCY);
 
-	(void)t;
-	f->timed_ns[TIMING_LATENCY] = top_now();
-	if (calls <= 0) {
+	f->calls = further ? f->calls + calls : calls;
+	f->sum = further ? f->sum + sum : sum;
+	take_cost(p, row, TIMING_LATENCY, f->calls);
+	if (f->calls <= 0)
 		/* none ended meanwhile: what is known stays, if it is called at all */
 		f->wall = f->rate > 0 && f->wall >= 0 ? f->wall : 0;
+	if (calls <= 0)
 		return;
-	}
-	since = p->buckets ? buckets_since(json_object_get(row, "buckets"), p->buckets)
-			   : json_incref(json_object_get(row, "buckets"));
-	f->p50 = buckets_quantile(since, member(row, "min"), member(row, "max"), 0.5);
-	f->p99 = buckets_quantile(since, member(row, "min"), member(row, "max"), 0.99);
-	json_decref(since);
+	take_quantiles(p, row, calls / f->calls);
+	f->mean = f->sum / f->calls;
 	/* while it is timed it may be called less often than it would be: the mean is what counts */
-	f->wall = mean * (f->rate > 0 ? f->rate : calls / seconds);
+	f->wall = f->mean * (f->rate > 0 ? f->rate : f->calls / seconds);
 	/* who waits has waited for our own stops, too: no more than there was time for */
-	if (f->wall > THREAD_NS && f->wall > sum / seconds)
-		f->wall = sum / seconds;
-	f->mean = mean;
-	take_cost(p, row, TIMING_LATENCY, calls);
+	if (f->wall > THREAD_NS && f->wall > f->sum / seconds)
+		f->wall = f->sum / seconds;
 }
 
 static void take_own(struct top *t, struct probe *p, json_t *row, double seconds)
 {
 	struct function *f = p->function;
+	const double own = (member(row, "value") - p->value) / seconds;
+	const bool further = is_further(t, f, TIMING_OWN);
+	const bool at_most = json_object_get(row, "own_calls") != NULL;
 
-	(void)t;
-	f->timed_ns[TIMING_OWN] = top_now();
-	f->cpu = (member(row, "value") - p->value) / seconds;
-	f->at_most = json_object_get(row, "own_calls") != NULL;
+	f->cpu = further ? f->cpu + own : own;
+	f->at_most = at_most || (further && f->at_most);
 	take_cost(p, row, TIMING_OWN, f->rate * seconds);
 }
 
@@ -142,14 +166,6 @@ static bool no_wall(const struct probe *p)
 	return !wants_wall(p->function);
 }
 
-static bool has_probe(const struct probe_set *set, const struct function *f)
-{
-	for (size_t n = 0; n < set->count; n++)
-		if (set->list[n].function == f)
-			return true;
-	return false;
-}
-
 static int insert_missing(struct top *t, struct view *v, struct probe_set *set, const char *metric,
 			  bool (*wants)(const struct function *f), bool *any, struct dinst_error *e)
 {
@@ -162,7 +178,7 @@ static int insert_missing(struct top *t, struct view *v, struct probe_set *set, 
 	for (size_t n = 0; n < v->count; n++) {
 		struct function *f = &v->functions[n];
 
-		if (wants(f) && !f->refused && !has_probe(set, f))
+		if (wants(f) && !f->refused && !probe_has(set, f))
 			some[count++] = f;
 	}
 	err = probe_insert(t, set, metric, some, count, true, e);

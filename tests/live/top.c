@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * top.c - dinst top on a program whose calls are known: after a pause, and on the way back, rates
- * go on. Keys are typed into a terminal.
+ * top.c - dinst top on programs whose calls are known: two functions of one name are both
+ * counted, and after a pause, or on the way back, rates go on. Keys are typed into a terminal.
  */
 #include <pthread.h>
 #include <pty.h>
@@ -162,10 +162,51 @@ static void rates_go_on(void **state)
 	end_calls(&program);
 }
 
+static double rate_of(json_t *rows, const char *name)
+{
+	json_t *row;
+	size_t index;
+
+	json_array_foreach(
+		rows, index,
+		row) if (!strcmp(json_string_value(json_object_get(row, "function")),
+				 name)) return json_number_value(json_object_get(row,
+										 "calls_per_s"));
+	return 0;
+}
+
+/* Of two functions of one name both are counted */
+static void twins(void **state)
+{
+	char where[64], *line;
+	json_t *object, *rows;
+	double both, other;
+
+	(void)state;
+	start_program(&program, "twins");
+	read_line(&program, where);
+	set_busy(1);
+	run_dinst(o, "top %d --json -i 0.5 -c 4", (int)program.pid);
+	set_busy(0);
+	assert_int_equal(o->status, 0);
+	o->out[strlen(o->out) - 1] = '\0';
+	line = strrchr(o->out, '\n');
+	assert_non_null(line);
+	object = json_loads(line, 0, NULL);
+	rows = json_object_get(object, "rows");
+	both = rate_of(rows, "same_name");
+	other = rate_of(rows, "call_other");
+	if (both < 2.7 * other || both > 3.3 * other || other <= 0)
+		fail_msg("%.1f of two that are called three times, %.1f: %s", both, other, line);
+	json_decref(object);
+	end_calls(&program);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_go_on),
+		cmocka_unit_test(twins),
 	};
 
 	return cmocka_run_group_tests_name("top", tests, setup, teardown);
