@@ -19,7 +19,7 @@
 
 enum { SLICE_NS = 100 * 1000 * 1000, AGAIN_NS = 250 * 1000 * 1000 };
 
-static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 /* Since question_begin(). */
 static volatile sig_atomic_t signals_seen;
@@ -162,6 +162,9 @@ static void catch_signals(struct question *q)
 	struct sigaction action = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
 	size_t n = 0;
 
+	_Static_assert(sizeof(ending_signals) / sizeof(ending_signals[0]) + 1 ==
+			       sizeof(q->before) / sizeof(q->before[0]),
+		       "one for each, and SIGPIPE");
 	signals_seen = 0;
 	for (; n < sizeof(ending_signals) / sizeof(ending_signals[0]); n++) {
 		sigaction(ending_signals[n], NULL, &q->before[n]);

@@ -14,7 +14,7 @@
  * *held*: the daemon takes it out when the connection ends, however it ends. So nothing
  * stays after kill -9. Numbers of whoever else uses the session are left alone.
  *
- * Signals: from begin to end the first SIGINT, SIGTERM or SIGHUP ends question_wait(),
+ * Signals: from begin to end the first SIGINT, SIGTERM, SIGHUP or SIGQUIT ends question_wait(),
  * while a call at hand goes on (after half a second it is said what is waited for); the
  * second one (a quarter of a second later or more) cuts the connection, and the daemon cleans up alone. SIGPIPE is ignored: a
  * reader that has gone ends question_wait().
@@ -56,7 +56,7 @@ struct question {
 	json_t *ids;		   /* what was inserted and is not removed */
 	int saved_output;	   /* standard output while -o stands in for it; -1: none */
 	struct result_file output; /* that file */
-	struct sigaction before[4];
+	struct sigaction before[5];
 	char session_before[PROCESS_NAME_MAX]; /* c->session */
 	const char *waiting;		       /* the method that is called */
 	bool began, told;

@@ -175,7 +175,7 @@ static void killed_at_any_moment(void **state)
 
 static void signals_end_it(void **state)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 	(void)state;
 	for (int n = 0; n < QUESTIONS; n++) {
@@ -185,10 +185,10 @@ static void signals_end_it(void **state)
 		set_busy(1);
 		pid = start_dinst(questions[n]);
 		wait_active(o);
-		kill(pid, signals[n % 3]);
+		kill(pid, signals[n % 4]);
 		status = end_of(pid);
 		if (status != 0)
-			fail_msg("%s, signal %d: status %d", questions[n], signals[n % 3], status);
+			fail_msg("%s, signal %d: status %d", questions[n], signals[n % 4], status);
 		/* it has cleaned up itself: nothing is to be waited for */
 		assert_int_equal(session_count(), 0);
 		assert_clean(questions[n]);

@@ -178,15 +178,17 @@ expect P50
 keys q
 wait_for 60 hides "functions of redis-top" || fail "q does not end it: $(cat "$work/screen")"
 wait_for 60 no_session || fail "a session is left after q"
-# Ctrl-C, and the terminal is as it was
-keys "$build/dinst top $server" Enter
-expect "functions of redis-top were called"
-keys C-c
-wait_for 60 hides "functions of redis-top" || fail "Ctrl-C does not end it: $(cat "$work/screen")"
-wait_for 60 no_session || fail "a session is left after Ctrl-C"
-keys "stty -a | grep -o -- '-*icanon' >$work/stty.after; echo still \$((6 * 7))" Enter
-expect "still 42"
-cmp -s "$work/stty.before" "$work/stty.after" || fail "the terminal is not as it was"
+# Ctrl-C, Ctrl-\, and the terminal is as it was
+for key in C-c 'C-\'; do
+	keys "clear; $build/dinst top $server" Enter
+	expect "functions of redis-top were called"
+	keys "$key"
+	wait_for 60 hides "functions of redis-top" || fail "$key does not end it: $(cat "$work/screen")"
+	wait_for 60 no_session || fail "a session is left after $key"
+	keys "stty -a | grep -o -- '-*icanon' >$work/stty.after; echo still \$((6 * 7))" Enter
+	expect "still 42"
+	cmp -s "$work/stty.before" "$work/stty.after" || fail "the terminal is not as it was after $key"
+done
 # a terminal that cannot move its cursor gets tables
 keys "TERM=dumb $build/dinst top $server -c 2 -n 3" Enter
 expect "CALLS/s .* FUNCTION"
