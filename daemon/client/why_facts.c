@@ -128,6 +128,12 @@ void why_facts_step(struct why_facts *f)
 	}
 }
 
+/* What came since. A number that went down is of somebody else, who began at 0. */
+static uint64_t since(uint64_t now, uint64_t then)
+{
+	return now >= then ? now - then : now;
+}
+
 static const struct why_thread *known_thread(const struct why_facts *f, pid_t tid)
 {
 	for (size_t i = 0; i < f->thread_count; i++)
@@ -166,8 +172,8 @@ static void sum_threads(const struct why_facts *f, double ns, struct search_fact
 		proc_usage_read(tasks.ids[i], &usage);
 		if (!usage.known)
 			continue;
-		t.cpu = (double)(usage.run_ns - (then ? then->run_ns : 0)) / ns;
-		t.waiting = (double)(usage.wait_ns - (then ? then->wait_ns : 0)) / ns;
+		t.cpu = (double)since(usage.run_ns, then ? then->run_ns : 0) / ns;
+		t.waiting = (double)since(usage.wait_ns, then ? then->wait_ns : 0) / ns;
 		proc_word(t.tid, "comm", t.name, sizeof(t.name));
 		out->starved += t.waiting;
 		keep_busiest(out, &t);
@@ -185,14 +191,14 @@ void why_facts_sum(const struct why_facts *f, struct search_facts *out)
 	out->cpu = cpu > f->cpu_ns ? (double)(cpu - f->cpu_ns) / ns : 0;
 	read_stat(f->pid, &user, &system, &faults);
 	read_disk(f->pid, &read, &written);
-	user -= f->user;
-	system -= f->system;
+	user = since(user, f->user);
+	system = since(system, f->system);
 	/* Ticks are coarse: they only divide what was measured better. */
 	out->user = user + system ? out->cpu * (double)user / (double)(user + system) : out->cpu;
 	out->system = out->cpu - out->user;
-	out->major_faults = (double)(faults - f->major_faults) / out->seconds;
-	out->disk_read = (double)(read - f->disk_read) / out->seconds;
-	out->disk_written = (double)(written - f->disk_written) / out->seconds;
+	out->major_faults = (double)since(faults, f->major_faults) / out->seconds;
+	out->disk_read = (double)since(read, f->disk_read) / out->seconds;
+	out->disk_written = (double)since(written, f->disk_written) / out->seconds;
 	out->memory = f->memory_last;
 	out->growth = (f->memory_last - f->memory_first) / out->seconds;
 	sum_threads(f, ns, out);

@@ -407,11 +407,35 @@ static void names_in_metrics_are_quoted(void **state)
 	free(plan.text);
 }
 
+/* A number of a thread that is another one's by now: what that one has used, and no more than there was. */
+static void thread_numbers_come_again(void **state)
+{
+	const uint64_t much = UINT64_C(1) << 62;
+	struct why_thread then = {.tid = getpid(), .run_ns = much, .wait_ns = much};
+	struct why_facts facts;
+	struct search_facts sum;
+
+	(void)state;
+	why_facts_begin(&facts, getpid());
+	free(facts.threads);
+	facts.threads = &then;
+	facts.thread_count = 1;
+	facts.user = facts.system = facts.major_faults = much;
+	facts.disk_read = facts.disk_written = much;
+	usleep(50000);
+	why_facts_sum(&facts, &sum);
+	assert_int_equal(sum.busiest_count, 1);
+	assert_true(sum.busiest[0].cpu < 1000 && sum.busiest[0].waiting < 1e6);
+	assert_true(sum.starved < 1e6 && sum.user <= sum.cpu && sum.system <= sum.cpu);
+	assert_true(sum.major_faults < 1e9 && sum.disk_read < 1e15 && sum.disk_written < 1e15);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_for_programs),
 		cmocka_unit_test(names_in_metrics_are_quoted),
+		cmocka_unit_test(thread_numbers_come_again),
 		cmocka_unit_test(units),
 		cmocka_unit_test(plain_values),
 		cmocka_unit_test(costs),
