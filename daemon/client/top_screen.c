@@ -51,6 +51,7 @@ bool screen_open(struct top *t)
 	/* a client that is suspended would leave in what it has in for a moment only */
 	sigaction(SIGTSTP, &ignore, &suspended);
 	screen = newterm(NULL, stdout, stdin);
+	helping = asking = false;
 	if (!screen || !can_move()) {
 		if (screen)
 			endwin();

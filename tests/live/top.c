@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * top.c - dinst top on programs whose calls are known: two functions of one name are both
- * counted, and after a pause, or on the way back, rates go on. Keys are typed into a terminal.
+ * counted, and after a pause, or on the way back, rates go on; at the prompt each begins anew. Keys
+ * are typed into a terminal.
  */
 #include <pthread.h>
 #include <pty.h>
@@ -87,7 +88,7 @@ static void type(const char *keys)
 	assert_int_equal(write(terminal, keys, strlen(keys)), strlen(keys));
 }
 
-static pid_t open_top(void)
+static pid_t open_client(const char *command)
 {
 	struct winsize size = {.ws_row = 24, .ws_col = 120};
 	char pid_text[16];
@@ -99,17 +100,17 @@ static pid_t open_top(void)
 	pid = forkpty(&terminal, NULL, NULL, &size);
 	if (pid == 0) {
 		alarm(600);
-		execl(fixture_dinst, "dinst", "top", pid_text, "-i", "0.2", (char *)NULL);
+		execl(fixture_dinst, "dinst", command, pid_text, (char *)NULL);
 		_exit(126);
 	}
 	return pid;
 }
 
-static void close_top(pid_t pid)
+static void close_client(pid_t pid, const char *keys)
 {
 	int status = -1;
 
-	type("q");
+	type(keys);
 	for (int ms = 0; ms < ANSWER_MS && waitpid(pid, &status, WNOHANG) == 0; ms += 10)
 		nap_ms(10);
 	assert_int_equal(status, 0);
@@ -144,7 +145,7 @@ static void rates_go_on(void **state)
 	(void)state;
 	start_calls(&program);
 	set_busy(1);
-	pid = open_top();
+	pid = open_client("top");
 	see("branchy");
 	type(" ");
 	see("PAUSED");
@@ -158,7 +159,40 @@ static void rates_go_on(void **state)
 	type("\177");
 	see("were called");
 	sees_the_load_end();
-	close_top(pid);
+	close_client(pid, "q");
+	end_calls(&program);
+}
+
+/* What stood on the screen when one ended, a question or help, is not there when the next one begins. */
+static void begins_anew(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	start_calls(&program);
+	set_busy(1);
+	pid = open_client("attach");
+	see("dinst calls> ");
+	type("top\n");
+	see("spc pause");
+	type("/");
+	see("only names with");
+	type("\003");
+	see("dinst calls> ");
+	type("top\n");
+	see("spc pause");
+	type("?");
+	see("processor time of the function itself");
+	type("\003");
+	see("dinst calls> ");
+	type("top\n");
+	see("branchy");
+	type("q");
+	see("dinst calls> ");
+	set_busy(0);
+	type("detach\n");
+	see("dinst> ");
+	close_client(pid, "quit\n");
 	end_calls(&program);
 }
 
@@ -206,6 +240,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_go_on),
+		cmocka_unit_test(begins_anew),
 		cmocka_unit_test(twins),
 	};
 
