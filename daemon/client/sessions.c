@@ -131,6 +131,7 @@ static int detach_one(struct context *c, const char *target, json_t *params)
 {
 	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
+	const char *name;
 	int status;
 
 	c->target = target;
@@ -141,6 +142,10 @@ static int detach_one(struct context *c, const char *target, json_t *params)
 									    : detach_format);
 	if (json_integer_value(json_object_get(answer, "left")) > 0)
 		status = EXIT_PARTIAL;
+	/* commands that follow keep theirs if it was another one */
+	name = json_string_value(json_object_get(answer, "session"));
+	if (name && !strcmp(name, c->session))
+		c->session[0] = '\0';
 	json_decref(answer);
 	return status;
 }
@@ -187,7 +192,7 @@ int detach_run(struct context *c, const struct arguments *a)
 			status = detach_all(c, params);
 		else
 			status = detach_one(c, a->word_count ? a->word[0] : c->target, params);
-		if (status != EXIT_FAILED && status != EXIT_USAGE)
+		if (arguments_get(a, OPTION_ALL) && status != EXIT_FAILED)
 			c->session[0] = '\0';
 	}
 	json_decref(params);

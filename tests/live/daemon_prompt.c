@@ -72,7 +72,11 @@ static const struct {
 	{"# a comment\n", "dinst prompted> "},
 	{"exec -n child -- /bin/echo from the program\n", "from the program"},
 	{"", "dinst child> "},
-	{"detach\n", "child: "},
+	{"exec -n third -- /bin/echo a third one\n", "a third one"},
+	{"", "dinst third> "},
+	{"detach child\n", "child: "}, /* another one than that of the prompt */
+	{"", "dinst third> "},
+	{"detach\n", "third: "},
 	{"", "dinst> "},
 	{"ls\n", "prompted"},
 	{"", "dinst> "},
