@@ -117,10 +117,18 @@ static int check_routines(const struct job *job, struct stop *stop, struct dinst
 	for (size_t i = 0; i < stop_thread_count(stop); i++) {
 		const struct stop_thread *t = stop_thread(stop, i);
 
-		if (!t->kernel_worker && threads_is_in_routine(job->session, arch_pc(&t->regs)))
+		if (t->kernel_worker)
+			continue;
+		if (threads_is_in_routine(job->session, arch_pc(&t->regs)))
 			return dinst_fail(e, DINST_BUSY,
 					  "thread %d is just noting what it has entered or left",
 					  (int)t->tid);
+		if (threads_leaves_perhaps(job->session, job->whole->functions,
+					   job->whole->function_count, arch_pc(&t->regs)))
+			return dinst_fail(
+				e, DINST_BUSY,
+				"thread %d is just about to leave what is to be measured, or not to",
+				(int)t->tid);
 	}
 	return 0;
 }

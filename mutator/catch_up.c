@@ -34,6 +34,7 @@ struct catching {
 	size_t count;
 	long open; /* number of the one whose stack pointer the next frame tells; -1 */
 	bool in_use;
+	bool unsure; /* of an activation nobody can tell whether its exit will be seen */
 };
 
 /* ------------------------------------------------------------- functions */
@@ -120,11 +121,46 @@ static bool leaves_unseen(const struct site *site, uint32_t id, taddr_t first, t
 }
 
 /*
+ * True if what leaves_unseen() says of one that goes on from `first` depends on a branch, which the thread
+ * has not come to yet: that may lead to code in which its exit is seen.
+ */
+static bool leaves_perhaps(const struct site *site, uint32_t id, taddr_t first)
+{
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	const size_t count = site_instructions(site, insns);
+
+	for (size_t i = 0; i < count; i++)
+		if (insns[i].flow == ARCH_FLOW_BRANCH && insns[i].address >= first &&
+		    leaves_unseen(site, id, insns[i].address, UINT64_MAX))
+			return true;
+	return false;
+}
+
+bool threads_leaves_perhaps(struct session *s, const struct threads_function *functions,
+			    size_t count, taddr_t pc)
+{
+	const struct site *site;
+	size_t pushed;
+	taddr_t home;
+
+	if (!site_home(s, pc, &home, &pushed))
+		return false;
+	site = site_of(s, pc);
+	if (!site || !site->held || is_at_switch(s, site, pc))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (home >= functions[i].start && home < functions[i].end &&
+		    leaves_perhaps(site, functions[i].id, home))
+			return true;
+	return false;
+}
+
+/*
  * True if the frame is one of an activation whose entry was not seen and whose
  * exit will be. At its first instruction it has not entered, unless it stands in
  * code that leads past the entry.
  */
-static bool is_alive(const struct catching *c, const struct stack_frame *frame,
+static bool is_alive(struct catching *c, const struct stack_frame *frame,
 		     const struct threads_function *f)
 {
 	const struct site *site;
@@ -140,6 +176,7 @@ static bool is_alive(const struct catching *c, const struct stack_frame *frame,
 		return frame->home >= f->body;
 	if (site->body && body_contains(site->body, frame->pc))
 		return frame->home >= f->body;
+	c->unsure |= leaves_perhaps(site, f->id, frame->home);
 	return !leaves_unseen(site, f->id, frame->home, UINT64_MAX);
 }
 
@@ -274,7 +311,7 @@ static bool walk_thread(struct catching *c, const struct stop_thread *t)
 {
 	c->count = 0;
 	c->open = -1;
-	c->in_use = false;
+	c->in_use = c->unsure = false;
 	if (!c->walk || !snapshot_touches(c->shot, t->tid, c->ranges, c->range_count))
 		return true;
 	if (stack_walk_thread(c->walk, t->tid, look_at_frame, c)) {
@@ -323,6 +360,7 @@ static void add_own(struct catching *c, const struct stop_thread *t)
 	    (site->body && body_contains(site->body, pc)))
 		return;
 	sp = arch_sp(&t->regs) + pushed;
+	c->unsure |= leaves_perhaps(site, f->id, home);
 	if (leaves_unseen(site, f->id, home, UINT64_MAX))
 		take_out(c, f->id, sp, leaves_unseen(site, f->id, home, home));
 	else if (home < f->body && !has(c, pair_tag(sp, f->id)) && c->count < ACTIVATIONS_MAX)
@@ -337,14 +375,16 @@ static void catch_up_thread(struct catching *c, const struct stop_thread *t, siz
 
 	outermost_first(c);
 	r.in_use = !walked || c->in_use || place_at(c->session, arch_pc(&t->regs));
+	/* Who has no record may be just making one, in the code that it comes in by. */
 	if (!late_record_find(&r, t, c->count != 0)) {
-		*unwalked += !walked || c->count;
+		*unwalked +=
+			!walked || c->count || threads_is_in_routine(c->session, arch_pc(&t->regs));
 		return;
 	}
-	*unwalked += !walked || threads_is_in_routine(c->session, arch_pc(&t->regs));
 	add_recorded(c, arch_sp(&t->regs), walked && c->walk);
 	if (!walked || !c->walk)
 		add_own(c, t);
+	*unwalked += !walked || c->unsure || threads_is_in_routine(c->session, arch_pc(&t->regs));
 	if (!c->count)
 		return;
 	if (late_record_enter(&r, c->found, c->count) && run_late(c, &r))

@@ -390,7 +390,7 @@ struct batch_whole {
 	void (*find_absent)(void *arg, struct stop *stop, uint8_t *absent);
 	const struct site *(*find_half)(void *arg, struct stop *stop, uint8_t *seen);
 	void *arg;
-	bool patient; /* DINST_BUSY also for a thread in a routine of the pairing; else it is unwalked */
+	bool patient; /* DINST_BUSY also for a thread in a routine of the pairing, or about to leave; else it is unwalked */
 	size_t caught, unwalked; /* threads */
 };
 /*

@@ -97,6 +97,14 @@ int threads_list_routines(struct session *s, struct dinst_error *e);
  */
 bool threads_is_in_routine(const struct session *s, taddr_t pc);
 
+struct threads_function;
+/*
+ * In front of what a request changes: true if whoever stands at `pc` is in code of one of the functions as it
+ * was, and a branch in there decides whether it leaves by that, or by code that is new.
+ */
+bool threads_leaves_perhaps(struct session *s, const struct threads_function *functions,
+			    size_t count, taddr_t pc);
+
 /* What runs for one activation that is alive when a request comes. */
 struct threads_late {
 	uint32_t id;  /* function */
