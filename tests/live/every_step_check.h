@@ -191,6 +191,23 @@ static inline void check_one(struct scene *c, const struct measured *m, int64_t 
 	}
 }
 
+static inline void wait_for_rest(struct scene *c)
+{
+	for (unsigned i = 0; i < WORKERS; i++)
+		thread_wait_syscall(c->h->pid, c->p[i].tid, SYS_nanosleep);
+}
+
+/* As whoever serves the session does: what was kept elsewhere, since its thread was in code of ours, comes home. */
+static inline void bring_home(struct scene *c)
+{
+	const uint64_t until = now_ns() + 10000000000;
+
+	while (c->s->threads && c->s->threads->strayed && now_ns() < until) {
+		usleep(1000);
+		threads_poll(c->s);
+	}
+}
+
 /* Nobody is held any more: all counts, and when it is done nothing runs. */
 static inline void check_values(struct scene *c)
 {
@@ -211,10 +228,10 @@ static inline void check_values(struct scene *c)
 		for (unsigned i = 0; i < WORKERS; i++)
 			say_to(c, "plain", i, ROUNDS);
 		assert_string_equal(say(c, "wait"), "done");
+		/* Until they are out of their handlers. */
+		wait_for_rest(c);
+		bring_home(c);
 	}
-	/* Until they are out of their handlers. */
-	for (unsigned i = 0; i < WORKERS; i++)
-		thread_wait_syscall(c->h->pid, c->p[i].tid, SYS_nanosleep);
 	for (unsigned n = 0; n < INSTANCES; n++)
 		if (c->measured[n].id)
 			check_one(c, &c->measured[n], before[n], now_ns() - from);
