@@ -201,7 +201,8 @@ static void on_signal(int number)
 	struct worker *w = own;
 
 	(void)number;
-	w->taken = w->taken + 1;
+	/* One instruction each: between two of them another handler may come. */
+	__atomic_fetch_add(&w->taken, 1, __ATOMIC_RELAXED);
 	check(st_handled(1), 15);
 	if (w->leap && w->in_round && !w->keep && !alt) {
 		w->leap = 0;
@@ -209,7 +210,7 @@ static void on_signal(int number)
 		w->over = w->taken;
 		siglongjmp(w->base, 1);
 	}
-	w->over = w->over + 1;
+	__atomic_fetch_add(&w->over, 1, __ATOMIC_RELAXED);
 }
 
 static void sleep_for(long ns)
