@@ -178,20 +178,23 @@ static void signals_end_it(void **state)
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 	(void)state;
-	for (int n = 0; n < QUESTIONS; n++) {
+	/* Each of them by each of these. */
+	for (int n = 0; n < 4 * QUESTIONS; n++) {
+		const char *question = questions[n / 4];
+		const int number = signals[n % 4];
 		pid_t pid;
 		int status;
 
 		set_busy(1);
-		pid = start_dinst(questions[n]);
+		pid = start_dinst(question);
 		wait_active(o);
-		kill(pid, signals[n % 4]);
+		kill(pid, number);
 		status = end_of(pid);
 		if (status != 0)
-			fail_msg("%s, signal %d: status %d", questions[n], signals[n % 4], status);
+			fail_msg("%s, signal %d: status %d", question, number, status);
 		/* it has cleaned up itself: nothing is to be waited for */
 		assert_int_equal(session_count(), 0);
-		assert_clean(questions[n]);
+		assert_clean(question);
 	}
 }
 
