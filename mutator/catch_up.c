@@ -28,6 +28,7 @@ struct catching {
 	struct snapshot *shot;
 	struct stack_walk *walk;
 	struct tables tables;
+	struct late_past *past;
 
 	/* Of the thread that is looked at. */
 	struct activation *found;
@@ -290,6 +291,7 @@ static void add_recorded(struct catching *c, taddr_t sp, bool walked)
 /* True if a program was run. */
 static bool run_late(const struct catching *c, const struct late_record *r)
 {
+	struct late_past *past = c->late_count && late_past_begin(c->past, r) ? c->past : NULL;
 	bool ran = false;
 
 	for (size_t i = 0; i < c->count; i++) {
@@ -298,8 +300,11 @@ static bool run_late(const struct catching *c, const struct late_record *r)
 		for (size_t n = 0; (a->entry || a->entering) && n < c->late_count; n++) {
 			const struct threads_late *late = &c->late[n];
 
-			if (late->id == a->id && (!late->call || late->call == a->call))
-				ran |= late_run(r, a, late->program);
+			if (late->id != a->id || (late->call && late->call != a->call))
+				continue;
+			if (past)
+				late_past_seek(past, r, a);
+			ran |= late_run(r, past, a, late->program);
 		}
 		ran |= a->entry && a->fresh;
 	}
@@ -446,7 +451,8 @@ static int prepare(struct catching *c, const struct threads_function *functions,
 	c->sorted = calloc(c->function_count + 1, sizeof(const struct threads_function *));
 	c->known = calloc(PAIR_ID_MASK + 1, 1);
 	c->found = calloc(ACTIVATIONS_MAX, sizeof(*c->found));
-	if (!c->sorted || !c->known || !c->found)
+	c->past = late_past_new();
+	if (!c->sorted || !c->known || !c->found || !c->past)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	for (size_t i = 0; i < c->function_count; i++) {
 		c->sorted[i] = &functions[i];
@@ -472,6 +478,7 @@ static void release(struct catching *c)
 	stack_walk_end(c->walk);
 	snapshot_free(c->shot);
 	threads_tables_release(&c->tables);
+	late_past_free(c->past);
 	free(c->ranges);
 	free(c->found);
 	free(c->known);

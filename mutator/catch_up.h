@@ -62,8 +62,33 @@ const struct site *late_passed(const struct session *s, taddr_t at);
 /* Where the frame is; of who stands before the near jump that a short one has led to: where that one is. */
 taddr_t late_home(const struct session *s, const struct stack_frame *frame);
 
-/* catch_up_run.c: runs the program for one activation, against the record. False if it could not. */
-bool late_run(const struct late_record *r, const struct activation *a,
+/* catch_up_before.c: a thread's words as they were when one of its activations began. NULL: no memory. */
+struct late_past;
+struct late_past *late_past_new(void);
+void late_past_free(struct late_past *past);
+/* Of another thread, when its record has what it is in. False: the words were always what they are. */
+bool late_past_begin(struct late_past *past, const struct late_record *r);
+/* To behind the entry of `a`, whose own entry has done what it does. */
+void late_past_seek(struct late_past *past, const struct late_record *r,
+		    const struct activation *a);
+/* What an access of the record's words finds there now; false if it is none. */
+bool late_past_load(const struct late_past *past, const struct late_record *r, taddr_t address,
+		    uint64_t *word, size_t size);
+/* What the target's own word has become, too. */
+void late_past_store(struct late_past *past, const struct late_record *r, taddr_t address,
+		     uint64_t word, size_t size);
+/* A change by late_undo(). False: no memory. */
+bool late_past_take_back(struct late_past *past, const struct late_record *r, taddr_t address,
+			 uint64_t word, size_t size);
+
+/*
+ * catch_up_run.c: runs the program for one activation, against the record; with `past` it finds
+ * the words that has. False if it could not.
+ */
+bool late_run(const struct late_record *r, struct late_past *past, const struct activation *a,
 	      const struct arch_program *program);
+/* Runs what would be undone for an activation that began at `start`: nothing but `past` changes. */
+void late_undo(const struct late_record *r, struct late_past *past,
+	       const struct arch_program *program, uint64_t start);
 
 #endif

@@ -15,8 +15,8 @@
 
 struct run {
 	const struct late_record *record;
-	const struct activation *activation;
-	bool failed; /* it asked for what is not there */
+	struct late_past *past; /* NULL: words are what they are */
+	bool undoing;		/* in the past only */
 };
 
 /* Our view of memory in an arena of the session; NULL: it is somewhere else. */
@@ -37,6 +37,8 @@ static bool load(void *arg, taddr_t address, uint64_t *word, size_t size)
 	const struct run *run = arg;
 
 	*word = 0;
+	if (run->past && late_past_load(run->past, run->record, address, word, size))
+		return true;
 	return size <= sizeof(*word) &&
 	       target_read_some(run->record->tables->target, address, word, size) == size;
 }
@@ -46,6 +48,10 @@ static bool store(void *arg, taddr_t address, uint64_t word, size_t size)
 	const struct run *run = arg;
 	struct dinst_error ignored = {0};
 
+	if (run->undoing)
+		return late_past_take_back(run->past, run->record, address, word, size);
+	if (run->past)
+		late_past_store(run->past, run->record, address, word, size);
 	return size <= sizeof(word) &&
 	       stop_write(run->record->stop, address, &word, size, &ignored) >= 0;
 }
@@ -143,9 +149,14 @@ static bool find(const struct run *run, const struct arch_op *op, uint64_t key, 
 static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, uint64_t *result,
 		  uint64_t *second)
 {
-	struct run *run = arg;
+	const struct run *run = arg;
 
 	*second = 0;
+	*result = 0;
+	/* What is counted, and when, is nobody's here. */
+	if (run->undoing &&
+	    (op->kind == ARCH_OP_CLOCK || op->kind == ARCH_OP_COUNT || op->kind == ARCH_OP_FIND))
+		return true;
 	switch (op->kind) {
 	case ARCH_OP_RECORD:
 		*result = run->record->at;
@@ -167,16 +178,15 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 						target_pid(run->record->tables->target));
 		return true;
 	default:
-		run->failed = true;
-		return false;
+		return false; /* what is not there */
 	}
 }
 
-bool late_run(const struct late_record *r, const struct activation *a,
+bool late_run(const struct late_record *r, struct late_past *past, const struct activation *a,
 	      const struct arch_program *program)
 {
 	uint64_t values[ARCH_PROGRAM_VALUES + 1] = {0};
-	struct run run = {.record = r, .activation = a};
+	struct run run = {.record = r, .past = past};
 	const struct arch_machine machine = {
 		.arg = &run, .load = load, .store = store, .other = other};
 
@@ -185,4 +195,18 @@ bool late_run(const struct late_record *r, const struct activation *a,
 	/* It is only asked whether there is one. */
 	values[ARCH_VALUE_ACTIVATION] = a->entry ? a->entry : a->entering;
 	return arch_program_run(program, &machine, values);
+}
+
+void late_undo(const struct late_record *r, struct late_past *past,
+	       const struct arch_program *program, uint64_t start)
+{
+	uint64_t values[ARCH_PROGRAM_VALUES + 1] = {0};
+	struct run run = {.record = r, .past = past, .undoing = true};
+	const struct arch_machine machine = {
+		.arg = &run, .load = load, .store = store, .other = other};
+
+	values[ARCH_VALUE_ACTIVATION] = 1;
+	values[ARCH_VALUE_START] = start;
+	if (program->values <= ARCH_PROGRAM_VALUES)
+		arch_program_run(program, &machine, values);
 }

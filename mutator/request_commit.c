@@ -387,7 +387,7 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 	if (status >= 0 && !strayed)
 		settle_threads(r);
 	/* what failed is taken out by the caller: until then its values are nobody's */
-	threads_turn_undos(r->session);
+	threads_let_undos_go(r->session);
 	return status;
 }
 

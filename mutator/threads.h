@@ -72,6 +72,8 @@ int threads_set_undo(struct session *s, struct place *p, uint32_t id,
  */
 void threads_hold_undos(struct session *s);
 void threads_turn_undos(struct session *s);
+/* Behind that stop, or where there is none: turns them if they are not yet, and gives back what was there before. */
+void threads_let_undos_go(struct session *s);
 
 /*
  * What is to run at the entries of these functions, before all else there,

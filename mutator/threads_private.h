@@ -28,11 +28,12 @@ struct paired {
 	size_t undo_size;
 	struct snippet_code **codes;
 	size_t code_count;
+	uint32_t held; /* 1 + where it is in held_undos as it was first; 0: it is not */
 };
 
 enum { PAIRED_HASH = 1 << 12 };
 
-/* What the routine of function `id` was, and still is for the target, until threads_turn_undos(). */
+/* What the routine of function `id` was, and still is for the target until threads_turn_undos(). */
 struct held_undo {
 	uint32_t id;
 	struct paired old;
@@ -50,7 +51,7 @@ struct threads {
 	taddr_t tables[PAIR_UNDO_TABLES];
 	uint8_t *ids;	       /* enum id_state */
 	struct paired *paired; /* by number */
-	bool holding_undos;
+	bool holding_undos, turned_undos;
 	struct held_undo *held_undos;
 	size_t held_undo_count, held_undo_room;
 	struct stack_range *routines; /* sorted: threads_list_routines() */
@@ -101,6 +102,11 @@ int threads_sweep(struct session *s, bool ids, struct dinst_error *e);
 
 /* threads_undo.c: gives back what function `id` has; the references of its codes. */
 void threads_drop_undo(struct session *s, uint32_t id);
+/*
+ * What is undone for function `id` without what was set since threads_hold_undos(), up to threads_let_undos_go();
+ * NULL: nothing is paired at all. Of it only `codes` are to be used.
+ */
+const struct paired *threads_undone_before(const struct threads *t, uint32_t id);
 
 /* catch_up.c: in a stop of a process of the family. *left: threads that are still in code of ours. */
 int threads_bring_home_in(struct session *s, struct stop *stop, size_t *left,

@@ -374,9 +374,11 @@ static int make_room_to_hold(struct threads *t, struct dinst_error *e)
 /* False: nothing is held now. */
 static bool hold(struct threads *t, uint32_t id, const struct paired *old)
 {
-	if (!t->holding_undos || t->held_undo_count == t->held_undo_room)
+	if (!t->holding_undos || t->turned_undos || t->held_undo_count == t->held_undo_room)
 		return false;
 	t->held_undos[t->held_undo_count++] = (struct held_undo){.id = id, .old = *old};
+	if (!t->paired[id].held)
+		t->paired[id].held = (uint32_t)t->held_undo_count;
 	return true;
 }
 
@@ -409,20 +411,37 @@ void threads_turn_undos(struct session *s)
 	struct threads *t = s->threads;
 	struct dinst_error ignored = {0};
 
+	if (!t || t->turned_undos)
+		return;
+	for (size_t i = 0; i < t->held_undo_count; i++)
+		/* its table was made before it was held */
+		__atomic_store_n(word_of(t, t->held_undos[i].id, &ignored),
+				 t->paired[t->held_undos[i].id].undo, __ATOMIC_RELEASE);
+	t->turned_undos = t->holding_undos;
+}
+
+void threads_let_undos_go(struct session *s)
+{
+	struct threads *t = s->threads;
+
 	if (!t)
 		return;
+	threads_turn_undos(s);
 	for (size_t i = 0; i < t->held_undo_count; i++) {
-		const struct held_undo *h = &t->held_undos[i];
-
-		/* its table was made before it was held */
-		__atomic_store_n(word_of(t, h->id, &ignored), t->paired[h->id].undo,
-				 __ATOMIC_RELEASE);
-		spend(s, &h->old);
+		t->paired[t->held_undos[i].id].held = 0;
+		spend(s, &t->held_undos[i].old);
 	}
 	free(t->held_undos);
 	t->held_undos = NULL;
 	t->held_undo_count = t->held_undo_room = 0;
-	t->holding_undos = false;
+	t->holding_undos = t->turned_undos = false;
+}
+
+const struct paired *threads_undone_before(const struct threads *t, uint32_t id)
+{
+	const struct paired *p = t->paired ? &t->paired[id] : NULL;
+
+	return p && p->held ? &t->held_undos[p->held - 1].old : p;
 }
 
 struct place *threads_undo_place(const struct session *s, uint32_t id)

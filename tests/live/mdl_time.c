@@ -367,6 +367,42 @@ static void test_catch_up(void **state)
 	mdl_end(h);
 }
 
+/*
+ * The request comes while the functions run, and the flag that it asks is another request's, set by one in the
+ * middle of them: what lies around that was entered when the flag was not set.
+ */
+static void test_catch_up_under_a_flag(void **state)
+{
+	static const char text[] =
+		"list rings is procedure { items { \"around\", \"amid\", \"within\" }; }\n"
+		"list outermost is procedure { items { \"around\" }; }\n"
+		"metric rung { units calls; unitsType normalized; constraint procedure;\n"
+		"  base is counter { foreach f in rings append preInsn f.entry (* rung++; *) } }\n"
+		"metric ringed { units calls; unitsType sampled; style SampledFunction; constraint procedure;\n"
+		"  base is counter { foreach f in rings { append preInsn f.entry (* ringed++; *)\n"
+		"    prepend preInsn f.return (* ringed--; *) } } }\n"
+		"metric ringing { units ns; unitsType normalized; constraint procedure;\n"
+		"  base is wallTimer { foreach f in outermost { append preInsn f.entry (* startWallTimer(ringing); *)\n"
+		"    prepend preInsn f.return (* stopWallTimer(ringing); *) } } }\n";
+	static const char focus[] = "/Code/mdl_time/amid";
+	struct harness *h = *state;
+	unsigned first, level, timer;
+
+	harness_start(h, "mdl_time", NULL);
+	mdl_attach(h, text);
+	first = mdl_insert(h, "rung", focus);
+	assert_string_equal(mdl_ask(h, "rings 50"), "inside");
+	assert_int_equal(mdl_value(h, first), 2);
+	level = mdl_insert(h, "ringed", focus);
+	timer = mdl_insert(h, "ringing", focus);
+	assert_int_equal(mdl_value(h, level), 2);
+	mdl_ask(h, "on");
+	assert_int_equal(mdl_value(h, first), 2);
+	assert_int_equal(mdl_value(h, level), 0);
+	assert_int_equal(mdl_value(h, timer), 0);
+	mdl_end(h);
+}
+
 /* Nanoseconds on a processor, of all threads, as the kernel says. */
 static int64_t schedstat(pid_t pid)
 {
@@ -478,6 +514,8 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_latency, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_catch_up, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_catch_up_under_a_flag, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_whole_program, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_switches_cost, harness_setup,

@@ -18,6 +18,7 @@
  *   request R    works and sleeps for random times             spent, p50, p99
  *   wait MS      stays inside of held() while its caller is asked for more: "inside",
  *                then on the command "on": the rest of its time   rest
+ *   rings MS     around() calls amid(), that within(), that is as "wait"
  *   again R MS   again(): calls itself once, and then spins       cpu
  *   leave R MS   threads, one after the other: each is in leaver() for MS, returns, and is in
  *                there again for MS, where it ends              returned: all of the first times
@@ -277,6 +278,25 @@ KEEP void held(int64_t ns)
 	printf("rest %ld cpu %ld\n", (long)(wall() - start), (long)(cpu() - c));
 }
 
+/* The same, three functions further in. */
+KEEP void within(int64_t ns)
+{
+	held(ns);
+	asm volatile("");
+}
+
+KEEP void amid(int64_t ns)
+{
+	within(ns);
+	asm volatile("");
+}
+
+KEEP void around(int64_t ns)
+{
+	amid(ns);
+	asm volatile("");
+}
+
 /* What is called before is over before it begins. */
 KEEP void again(int64_t ns, bool more)
 {
@@ -399,6 +419,8 @@ int main()
 			continue;
 		if (!strcmp(name, "wait"))
 			held(rounds * 1000000);
+		else if (!strcmp(name, "rings"))
+			around(rounds * 1000000);
 		else
 			answer(name, rounds, more);
 	}
