@@ -195,10 +195,28 @@ static const struct site *old_site(const struct catching *c, const struct stack_
 		       : site;
 }
 
+/* The first of function `id`. */
+static size_t first_late(const struct catching *c, uint32_t id)
+{
+	size_t lo = 0, hi = c->late_count;
+
+	while (lo < hi) {
+		const size_t middle = (lo + hi) / 2;
+
+		if (c->late[middle].id < id)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo;
+}
+
 static taddr_t call_of(const struct catching *c, const struct stack_frame *frame, uint32_t id)
 {
+	const size_t first = first_late(c, id);
+
 	return frame->returns ? frame->pc
-			      : late_call_of(c->session, c->late, c->late_count, id,
+			      : late_call_of(c->session, c->late + first, c->late_count - first, id,
 					     old_site(c, frame), frame->home);
 }
 
@@ -297,10 +315,12 @@ static bool run_late(const struct catching *c, const struct late_record *r)
 	for (size_t i = 0; i < c->count; i++) {
 		const struct activation *a = &c->found[i];
 
-		for (size_t n = 0; (a->entry || a->entering) && n < c->late_count; n++) {
+		for (size_t n = first_late(c, a->id);
+		     (a->entry || a->entering) && n < c->late_count && c->late[n].id == a->id;
+		     n++) {
 			const struct threads_late *late = &c->late[n];
 
-			if (late->id != a->id || (late->call && late->call != a->call))
+			if (late->call && late->call != a->call)
 				continue;
 			if (past)
 				late_past_seek(past, r, a);
@@ -382,8 +402,8 @@ static void catch_up_thread(struct catching *c, const struct stop_thread *t, siz
 	r.in_use = !walked || c->in_use || place_at(c->session, arch_pc(&t->regs));
 	/* Who has no record may be just making one, in the code that it comes in by. */
 	if (!late_record_find(&r, t, c->count != 0)) {
-		*unwalked +=
-			!walked || c->count || threads_is_in_routine(c->session, arch_pc(&t->regs));
+		*unwalked += !walked || c->count || c->unsure ||
+			     threads_is_in_routine(c->session, arch_pc(&t->regs));
 		return;
 	}
 	add_recorded(c, arch_sp(&t->regs), walked && c->walk);

@@ -52,7 +52,8 @@ void late_record_bring_home(struct late_record *r);
 
 /*
  * catch_up_calls.c: of a thread that stands at `at` in a function: where the call returns to that it is as good
- * as in, 0: in none. `old`: the site whose code as it was before it is in; NULL: in none.
+ * as in, 0: in none. `late`: from the first of the function on. `old`: the site whose code as it was before it
+ * is in; NULL: in none.
  */
 taddr_t late_call_of(const struct session *s, const struct threads_late *late, size_t count,
 		     uint32_t id, const struct site *old, taddr_t at);

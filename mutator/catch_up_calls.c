@@ -94,9 +94,9 @@ static bool leads_to(const struct session *s, taddr_t from, taddr_t at, unsigned
 	return true;
 }
 
-static bool is_about(const struct threads_late *late, uint32_t id, taddr_t call)
+static bool is_about(const struct threads_late *late, taddr_t call)
 {
-	return late->id == id && late->call && late->call == call;
+	return late->call && late->call == call;
 }
 
 taddr_t late_call_of(const struct session *s, const struct threads_late *late, size_t count,
@@ -105,14 +105,14 @@ taddr_t late_call_of(const struct session *s, const struct threads_late *late, s
 	const taddr_t ahead = old ? call_ahead(s, old, at) : 0;
 	unsigned work;
 
-	for (size_t n = 0; n < count; n++)
-		if (is_about(&late[n], id, ahead))
+	for (size_t n = 0; n < count && late[n].id == id; n++)
+		if (is_about(&late[n], ahead))
 			return ahead;
 	if (old && runs_in(old, at, UINT64_MAX, ~0u))
 		return 0;
-	for (size_t n = 0; n < count; n++) {
+	for (size_t n = 0; n < count && late[n].id == id; n++) {
 		work = WORK;
-		if (late[n].behind && is_about(&late[n], id, late[n].call) &&
+		if (late[n].behind && is_about(&late[n], late[n].call) &&
 		    leads_to(s, late[n].call, at, &work))
 			return late[n].call;
 	}

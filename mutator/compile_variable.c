@@ -101,7 +101,7 @@ static unsigned change_flag(struct compiler *c, const struct variable *v, int op
 {
 	const uint64_t number = v->record_offset;
 	/* What measures has temporaries; flags are changed by their own code. */
-	const bool is_flag = c->q->placement->role != MDL_MEASURES;
+	const bool is_flag = c->q->placement->rank.role != MDL_MEASURES;
 
 	if (!op) {
 		compile_store(c, c->record, number, value);
@@ -203,7 +203,7 @@ static bool loses_place(const struct compiler *c, const struct mdl_expr *x, int 
 {
 	int64_t constant;
 
-	if (!c->q->vector || c->q->placement->role == MDL_MEASURES || op == '-')
+	if (!c->q->vector || c->q->placement->rank.role == MDL_MEASURES || op == '-')
 		return false;
 	if (op)
 		return c->place_known || c->place_asked;

@@ -78,8 +78,7 @@ struct refused_point {
 /* A program that stands for exits of function `pair` that never come (threads_set_undo()). */
 struct undo_code {
 	uint32_t pair;
-	unsigned
-		role; /* enum mdl_role: as at an exit, what measures comes before what clears flags */
+	struct code_rank rank; /* as at an exit */
 	struct place *place;
 	struct snippet_code *code;
 };

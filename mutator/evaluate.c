@@ -150,7 +150,7 @@ static uint64_t identity(const struct mdl_flag *f, const struct focus_resource *
 		mix_number(&hash, p->function.index);
 		mix_number(&hash, p->kind);
 		mix_number(&hash, (uintptr_t)p->code);
-		mix_number(&hash, (uint64_t)p->role << 1 | p->prepend);
+		mix_number(&hash, (uint64_t)p->rank.role << 1 | p->rank.prepend);
 		mix_number(&hash, p->addresses ? p->address_count : SIZE_MAX);
 		if (p->addresses)
 			mix(&hash, p->addresses, p->address_count * sizeof(*p->addresses));

@@ -57,8 +57,7 @@ struct mdl_placement {
 	 * function. POINT_BLOCK: of the blocks. */
 	vaddr_t *addresses;
 	size_t address_count;
-	enum mdl_role role;
-	bool prepend;
+	struct code_rank rank;
 	bool guarded; /* by the plan's flags and guards */
 	bool one_way; /* POINT_CALL: of calls that never return, where nothing is wanted behind them */
 	const struct mdl_code *code;

@@ -46,8 +46,8 @@ static int collect(const struct drawing *d, struct sides *s)
 		return no_memory(d->v->e);
 	for (size_t i = 0; i < d->count; i++) {
 		const struct mdl_placement *p = &d->items[i];
-		const bool entry = p->kind == POINT_ENTRY && !p->prepend;
-		const bool exit = p->kind == POINT_EXIT && p->prepend;
+		const bool entry = p->kind == POINT_ENTRY && !p->rank.prepend;
+		const bool exit = p->kind == POINT_EXIT && p->rank.prepend;
 
 		if (entry || exit)
 			s->items[s->count++] = (struct side){p->function, i, exit};

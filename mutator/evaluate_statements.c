@@ -190,8 +190,9 @@ static int add(struct drawing *d, const struct mdl_placement *p)
 static bool joins(const struct mdl_placement *a, const struct mdl_placement *b)
 {
 	return a->addresses && a->kind == b->kind && function_is(&a->function, &b->function) &&
-	       a->code == b->code && a->role == b->role && a->prepend == b->prepend &&
-	       a->guarded == b->guarded && a->one_way == b->one_way && a->bindings == b->bindings &&
+	       a->code == b->code && a->rank.role == b->rank.role &&
+	       a->rank.prepend == b->rank.prepend && a->guarded == b->guarded &&
+	       a->one_way == b->one_way && a->bindings == b->bindings &&
 	       a->addresses[a->address_count - 1] < b->addresses[0];
 }
 
@@ -243,13 +244,13 @@ static struct mdl_placement placement_of(const struct drawing *d, const struct m
 {
 	struct mdl_placement p = {
 		.code = st->code,
-		.prepend = st->prepend,
+		.rank.prepend = st->prepend,
 		.guarded = !d->flag && !st->unconstrained,
-		.role = MDL_MEASURES,
+		.rank.role = MDL_MEASURES,
 	};
 
 	if (d->flag)
-		p.role = code_clears(st->code, d->flag) ? MDL_CLEARS_FLAGS : MDL_SETS_FLAGS;
+		p.rank.role = code_clears(st->code, d->flag) ? MDL_CLEARS_FLAGS : MDL_SETS_FLAGS;
 	return p;
 }
 

@@ -143,8 +143,7 @@ int request_link_placements(struct request *r, struct instance *i, struct functi
 			    const struct function_plan *plan, struct place *place,
 			    struct dinst_error *e);
 /* Forgets what a failed attempt at a function has noted. */
-void request_forget_late(struct request *r, struct instance *i, size_t functions, size_t late,
-			 size_t undos);
+void request_forget_late(struct request *r, struct instance *i, size_t late, size_t undos);
 
 /* request_plan.c */
 /* The flag, or what else is hidden, with that key, that is not switched off, or NULL. */

@@ -220,15 +220,25 @@ static bool add_undos(void *arg, const struct instance *i)
 	return true;
 }
 
+/* As site_link() puts them in a row at a point; the numbers say which of the two came first. */
+static int by_rank(struct code_rank x, size_t x_number, struct code_rank y, size_t y_number)
+{
+	if (x.role != y.role)
+		return x.role < y.role ? -1 : 1;
+	if (x.prepend != y.prepend)
+		return x.prepend ? -1 : 1;
+	if (x_number == y_number)
+		return 0;
+	return (x_number < y_number) != x.prepend ? -1 : 1;
+}
+
 static int by_pair(const void *a, const void *b)
 {
 	const struct numbered_undo *x = a, *y = b;
 
 	if (x->undo->pair != y->undo->pair)
 		return x->undo->pair < y->undo->pair ? -1 : 1;
-	if (x->undo->role != y->undo->role)
-		return x->undo->role < y->undo->role ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
+	return by_rank(x->undo->rank, x->number, y->undo->rank, y->number);
 }
 
 /* The first of function `id`. */
@@ -289,6 +299,18 @@ int request_set_undos(const struct request *r, struct session *s, const uint32_t
 }
 
 /* ------------------------------------------------------------ in one stop */
+
+static int by_function(const void *a, const void *b)
+{
+	const struct threads_late *x = a, *y = b;
+
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	/* what the call does comes behind what the entry does */
+	if (x->call != y->call)
+		return x->call < y->call ? -1 : 1;
+	return by_rank(x->rank, x->number, y->rank, y->number);
+}
 
 static int set_all_undos(struct request *r, struct dinst_error *e)
 {
@@ -377,6 +399,8 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 	const bool strayed = threads_have_strayed(r->session);
 	int status;
 
+	if (r->late_count)
+		qsort(r->late, r->late_count, sizeof(*r->late), by_function);
 	threads_hold_undos(r->session);
 	status = set_all_undos(r, e);
 	if (status >= 0)

@@ -387,8 +387,8 @@ static int pair(struct linking *l, struct dinst_error *e)
 
 /* --------------------------------------------------- late and undone code */
 
-static int add_late(struct linking *l, taddr_t call, bool behind, struct snippet_code *code,
-		    struct dinst_error *e)
+static int add_late(struct linking *l, struct code_rank rank, taddr_t call, bool behind,
+		    struct snippet_code *code, struct dinst_error *e)
 {
 	struct request *r = l->request;
 
@@ -406,8 +406,12 @@ static int add_late(struct linking *l, taddr_t call, bool behind, struct snippet
 			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 		r->late_room = room;
 	}
-	r->late[r->late_count] = (struct threads_late){
-		.id = l->work->pair, .call = call, .behind = behind, .program = &code->program};
+	r->late[r->late_count] = (struct threads_late){.id = l->work->pair,
+						       .call = call,
+						       .behind = behind,
+						       .rank = rank,
+						       .number = r->late_count,
+						       .program = &code->program};
 	r->late_codes[r->late_count++] = snippet_code_ref(code);
 	return 0;
 }
@@ -430,7 +434,8 @@ static int note_late(struct linking *l, const struct mdl_placement *pl, const st
 		dinst_error_clear(e);
 		return 0;
 	}
-	return status < 0 || !code ? status : add_late(l, call, l->both && !pl->one_way, code, e);
+	return status < 0 || !code ? status
+				   : add_late(l, pl->rank, call, l->both && !pl->one_way, code, e);
 }
 
 static int note_undo(struct linking *l, const struct mdl_placement *pl, struct dinst_error *e)
@@ -451,19 +456,16 @@ static int note_undo(struct linking *l, const struct mdl_placement *pl, struct d
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	i->undos = undos;
 	undos[i->undo_count++] = (struct undo_code){.pair = l->work->pair,
-						    .role = pl->role,
+						    .rank = pl->rank,
 						    .place = l->place,
 						    .code = snippet_code_ref(code)};
 	return 0;
 }
 
-void request_forget_late(struct request *r, struct instance *i, size_t functions, size_t late,
-			 size_t undos)
+void request_forget_late(struct request *r, struct instance *i, size_t late, size_t undos)
 {
 	while (r->late_count > late)
 		snippet_code_unref(r->late_codes[--r->late_count]);
-	/* Those that were fresh are so the next time: nothing was caught up with yet. */
-	(void)functions;
 	while (i->undo_count > undos)
 		snippet_code_unref(i->undos[--i->undo_count].code);
 }
@@ -479,7 +481,7 @@ static int link_point(struct linking *l, const struct mdl_placement *pl, const s
 	int status = 0;
 
 	for (size_t k = 0; k < parts && status >= 0; k++) {
-		struct snippet snippet = {.kind = SNIPPET_PROGRAM, .role = MDL_MEASURES};
+		struct snippet snippet = {.kind = SNIPPET_PROGRAM, .rank.role = MDL_MEASURES};
 		struct snippet_code *code = NULL;
 		struct site *site = NULL;
 
@@ -499,10 +501,8 @@ static int link_point(struct linking *l, const struct mdl_placement *pl, const s
 		snippet.code = code;
 		snippet.pair = !code || code->activation ? l->work->pair : 0;
 		snippet.start = l->work->start && p->kind == POINT_ENTRY;
-		if (pl) {
-			snippet.role = (uint8_t)pl->role;
-			snippet.prepend = pl->prepend;
-		}
+		if (pl)
+			snippet.rank = pl->rank;
 		status = request_link(l->request, l->instance, site, &p[k], &snippet, e);
 		if (code && code->cost_ps > l->instance->cost_ps)
 			l->instance->cost_ps = code->cost_ps;

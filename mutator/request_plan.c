@@ -321,8 +321,8 @@ static bool same_bindings(const struct mdl_placement *a, const struct mdl_placem
 static bool same_placement(const struct mdl_placement *a, const struct mdl_placement *b)
 {
 	return a->function.module == b->function.module && a->function.index == b->function.index &&
-	       a->kind == b->kind && a->code == b->code && a->role == b->role &&
-	       a->prepend == b->prepend && a->guarded == b->guarded &&
+	       a->kind == b->kind && a->code == b->code && a->rank.role == b->rank.role &&
+	       a->rank.prepend == b->rank.prepend && a->guarded == b->guarded &&
 	       !a->addresses == !b->addresses && a->address_count == b->address_count &&
 	       (!a->addresses ||
 		!memcmp(a->addresses, b->addresses, a->address_count * sizeof(*a->addresses))) &&

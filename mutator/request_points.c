@@ -107,7 +107,7 @@ static int link_raw(struct request *r, struct instance *i, struct function_work 
 		    struct dinst_error *e)
 {
 	struct snippet snippet = {.kind = p->kind == w->raw->kind ? w->raw->snippet : SNIPPET_LEAVE,
-				  .role = MDL_MEASURES,
+				  .rank.role = MDL_MEASURES,
 				  .argument = w->pair};
 	const bool is_program = w->raw->snippet == SNIPPET_PROGRAM;
 	struct module *m = w->function.module;
@@ -120,8 +120,8 @@ static int link_raw(struct request *r, struct instance *i, struct function_work 
 	status = request_site(r, m, place, plan, p, &site, e);
 	if (is_program) {
 		snippet.code = w->code;
-		snippet.role = MDL_SETS_FLAGS;
-		snippet.prepend = true;
+		snippet.rank.role = MDL_SETS_FLAGS;
+		snippet.rank.prepend = true;
 	}
 	if (status >= 0 && p->place != PLACE_BYPASS && !is_program)
 		status = tally_in(i, site->place, snippet.kind == SNIPPET_LEAVE, &snippet.counter,
@@ -400,7 +400,7 @@ int request_function(struct request *r, struct instance *i, struct function_work
 		if (status >= 0)
 			break;
 		take_back(r, i, mark, listed, refused, left_out);
-		request_forget_late(r, i, functions, late, undos);
+		request_forget_late(r, i, late, undos);
 		if (status == DINST_NO_MEMORY)
 			again = make_room(r, place, newest, &flushed);
 		if (again)

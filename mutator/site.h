@@ -56,10 +56,15 @@ enum snippet_kind {
 	SNIPPET_PROGRAM,
 };
 
+/* What decides about the order of pieces of code that run at one point, besides the order in which they come. */
+struct code_rank {
+	uint8_t role; /* enum mdl_role: 0 sets flags, 1 measures, 2 clears flags */
+	bool prepend; /* before what is there of its role, else behind it */
+};
+
 struct snippet {
 	enum snippet_kind kind;
-	uint8_t role;		   /* enum mdl_role: 0 sets flags, 1 measures, 2 clears flags */
-	bool prepend;		   /* before what is there of its role, else behind it */
+	struct code_rank rank;
 	bool start;		   /* the entry writes the time into its pair_entry */
 	uint32_t pair;		   /* PROGRAM: number of the function (threads_pair()), or 0 */
 	taddr_t counter;	   /* of the site's place; 0 if it has none */

@@ -81,13 +81,14 @@ static unsigned rank_of(enum point_kind kind)
 static uint32_t order_of(const struct link *l)
 {
 	return (uint32_t)l->insn << 24 | (uint32_t)l->place << 16 | rank_of(l->kind) << 8 |
-	       l->snippet.role;
+	       l->snippet.rank.role;
 }
 
 /* True if `l`, which is there already, stays in front of the new one. */
 static bool goes_first(const struct link *l, const struct link *new)
 {
-	return new->snippet.prepend ? order_of(l) < order_of(new) : order_of(l) <= order_of(new);
+	return new->snippet.rank.prepend ? order_of(l) < order_of(new)
+					 : order_of(l) <= order_of(new);
 }
 
 static void note_change(struct session *s, struct site *site)

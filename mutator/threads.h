@@ -112,14 +112,16 @@ struct threads_late {
 	uint32_t id;  /* function */
 	taddr_t call; /* 0: its entry; else of frames that are in the call that returns here */
 	bool behind;  /* of a call: something that belongs to it runs behind that */
+	struct code_rank rank;
+	size_t number;			    /* as they came */
 	const struct arch_program *program; /* COMPILE_CATCH_UP */
 };
 
 /*
  * In the stop of a process of the family: finds the activations of functions
  * that are alive on its threads' stacks, keeps those in their records that are
- * not there yet, and runs for each, outermost first, what `late` has for its
- * function, in the order of `late`, against the thread's record. *threads is
+ * not there yet, and runs for each, outermost first, what `late` (sorted by function) has for
+ * it, in the order of `late`, against the thread's record. *threads is
  * how many threads had some. What cannot be walked is not caught up, nor is who has
  * some and no record and none can be made for just now: *unwalked counts such threads.
  */

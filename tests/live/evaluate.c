@@ -95,8 +95,8 @@ static void test_module_of_the_paper(void **state)
 		const struct mdl_placement *f = &p->flags[0].placements[i];
 
 		assert_string_equal(f->function.module->name, "evaluated");
-		sets += f->role == MDL_SETS_FLAGS && f->kind == POINT_ENTRY;
-		clears += f->role == MDL_CLEARS_FLAGS && f->kind == POINT_EXIT;
+		sets += f->rank.role == MDL_SETS_FLAGS && f->kind == POINT_ENTRY;
+		clears += f->rank.role == MDL_CLEARS_FLAGS && f->kind == POINT_EXIT;
 	}
 	assert_true(sets > 5);
 	assert_int_equal(sets, clears);
@@ -202,7 +202,7 @@ static void test_selection(void **state)
 	p = evaluate(&sc, "mild", "/Code/evaluated/foo /SyncObject/Mutex/0x1234");
 	assert_int_equal(p->flag_count, 1);
 	assert_int_equal(p->flags[0].placements[0].bindings[0].number, 0x1234);
-	assert_int_equal(p->flags[0].placements[0].role, MDL_SETS_FLAGS);
+	assert_int_equal(p->flags[0].placements[0].rank.role, MDL_SETS_FLAGS);
 	refused(&sc, "twice", "/Code/evaluated/foo", DINST_USAGE, "both 'a' and 'b' would replace");
 	assert_int_equal(evaluate(&sc, "twice", "")->flag_count, 0);
 	refused(&sc, "twice", "/Process/1", DINST_USAGE, "/Code/*/*");

@@ -121,7 +121,8 @@ __attribute__((unused)) static const char *describe(const struct mdl_placement *
 	char *to = text[turn++ % 4];
 
 	snprintf(to, 256, "%s %s %s %s%s", name_of(&p->function), point_kind_name(p->kind),
-		 roles[p->role], p->prepend ? "prepend" : "append", p->guarded ? " guarded" : "");
+		 roles[p->rank.role], p->rank.prepend ? "prepend" : "append",
+		 p->guarded ? " guarded" : "");
 	return to;
 }
 

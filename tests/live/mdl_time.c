@@ -311,6 +311,40 @@ static void test_longjmp_under_a_flag(void **state)
 	mdl_end(h);
 }
 
+/*
+ * What came by `prepend` runs in front of what is there: at exits, in what is taken back for functions that are
+ * left without one, and in what is done for calls that were there before the request.
+ */
+static void test_order_of_prepended(void **state)
+{
+	static const char text[] =
+		"list jumpers is procedure { items { \"jumper\" }; }\n"
+		"metric leaving { units ns; unitsType normalized; counter y; base is wallTimer {\n"
+		"  append preInsn jumpers.entry (* y++; startWallTimer(leaving); *)\n"
+		"  prepend preInsn jumpers.return (* y--; *)\n"
+		"  prepend preInsn jumpers.return (* if (y > 0) stopWallTimer(leaving); *) } }\n"
+		"list holders is procedure { items { \"held\" }; }\n"
+		"metric holding { units ns; unitsType normalized; counter y; base is wallTimer {\n"
+		"  append preInsn holders.entry (* if (y > 0) startWallTimer(holding); *)\n"
+		"  prepend preInsn holders.entry (* y++; *)\n"
+		"  prepend preInsn holders.return (* stopWallTimer(holding); y--; *) } }\n";
+	struct harness *h = *state;
+	unsigned id;
+	const char *line;
+
+	harness_start(h, "mdl_time", NULL);
+	mdl_attach(h, text);
+	id = mdl_insert(h, "leaving");
+	line = mdl_ask(h, "jump 30 4");
+	near(h, "leaving", id, mdl_number(line, "left"), line);
+	assert_string_equal(mdl_ask(h, "wait 1"), "inside");
+	id = mdl_insert(h, "holding");
+	usleep(100000);
+	assert_true(mdl_value(h, id) >= 100000000);
+	mdl_ask(h, "on");
+	mdl_end(h);
+}
+
 static void test_latency(void **state)
 {
 	struct harness *h = *state;
@@ -511,6 +545,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_exceptions, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_longjmp, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_longjmp_under_a_flag, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_order_of_prepended, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_latency, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_catch_up, harness_setup, harness_teardown),

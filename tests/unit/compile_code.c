@@ -183,7 +183,7 @@ static void test_flags(void **state)
 	for (size_t i = 0; i < COUNT(cases); i++)
 		for (unsigned alive = 0; alive < 2; alive++) {
 			const struct mdl_placement placement = {.kind = POINT_ENTRY,
-								.role = MDL_SETS_FLAGS,
+								.rank.role = MDL_SETS_FLAGS,
 								.code = parse(cases[i].code)};
 			const struct compile_request request = {.texts = library,
 								.place = &place,

@@ -178,7 +178,7 @@ static int take(const char *name, enum point_kind kind, struct mdl_expr *value, 
 	const struct mdl_code code = {.kind = MDL_CODE_EXPR, .expr = &sum};
 	const struct mdl_placement placement = {.function = {&module, function(name)},
 						.kind = kind,
-						.role = MDL_MEASURES,
+						.rank.role = MDL_MEASURES,
 						.code = &code};
 	const struct compile_request request = {.placement = &placement,
 						.place = &place,

@@ -246,7 +246,7 @@ static inline int build(const struct job *job, struct compiled *out, struct dins
 	struct variable *const variables[] = {&total, &other_total, &temporary, &timer,
 					      &distribution};
 	const struct mdl_placement placement = {.kind = job->kind,
-						.role = job->role,
+						.rank.role = job->role,
 						.code = parse(job->code),
 						.bindings = job->bindings,
 						.binding_count = job->binding_count};
