@@ -67,73 +67,83 @@ bool arena_is_in(const struct maps *m, const struct arena *a)
 	return false;
 }
 
-int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e)
+/* 1: it has the arena; 0; or why it cannot be told: DINST_GONE too. */
+static int look_into(pid_t pid, const struct arena *a, struct dinst_error *e)
 {
-	struct dinst_error why = {0};
 	struct maps m;
 	bool shows;
-	int status;
+	int status = maps_read(pid, &m, e);
 
-	if (a->mode != ARENA_SHARED)
-		return 0;
-	status = maps_read(pid, &m, &why);
-	if (status == DINST_GONE)
-		return 0;
 	if (status)
-		return dinst_fail(e, status, "%s", why.text);
+		return status;
 	shows = arena_is_in(&m, a);
 	maps_release(&m);
 	return shows;
 }
 
+int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e)
+{
+	struct dinst_error why = {0};
+	const int has = a->mode == ARENA_SHARED ? look_into(pid, a, &why) : 0;
+
+	if (has == DINST_GONE)
+		return 0;
+	return has < 0 ? dinst_fail(e, has, "%s", why.text) : has;
+}
+
+enum { LISTINGS = 64 }; /* of all processes, until nobody has gone meanwhile (proc_looks) */
+
+/* Adds who has the arena and has not been looked at. *gone: some had ended by then. */
+static int list_sharers(const struct arena *a, pid_t except, struct proc_looks *looks,
+			struct proc_ids *sharers, bool *gone)
+{
+	struct dinst_error ignored = {0};
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	int status = 0, error = 0, has;
+
+	if (!proc)
+		return DINST_NO_MEMORY;
+	*gone = false;
+	proc_looks_begin(looks);
+	while (status >= 0 && (entry = proc_next(proc, &error))) {
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid <= 0 || pid == except || pid == getpid())
+			continue;
+		status = proc_looks_note(looks, entry);
+		has = status > 0 ? look_into(pid, a, &ignored) : 0;
+		*gone |= has == DINST_GONE;
+		if (has > 0)
+			status = proc_ids_add(sharers, pid);
+		else if (has < 0 && has != DINST_NOT_PERMITTED && has != DINST_GONE)
+			return closedir(proc), has;
+	}
+	closedir(proc);
+	return error ? DINST_BUSY : status < 0 ? DINST_NO_MEMORY : 0;
+}
+
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count)
 {
-	size_t used = 0, room = 0;
-	struct dirent *entry;
-	pid_t *pids = NULL;
-	int result = DINST_OK, error = 0, has;
-	DIR *proc;
+	struct proc_looks looks = {0};
+	struct proc_ids sharers = {0};
+	bool gone = true;
+	int status = 0;
 
 	*out = NULL;
 	*count = 0;
 	if (a->mode != ARENA_SHARED)
 		return DINST_OK;
-	proc = opendir("/proc");
-	if (!proc)
-		return DINST_NO_MEMORY;
-	while ((entry = proc_next(proc, &error))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (pid <= 0 || pid == except || pid == getpid())
-			continue;
-		has = arena_look_for(pid, a, NULL);
-		if (!has || has == DINST_NOT_PERMITTED)
-			continue;
-		if (has < 0) {
-			result = has;
-			break;
-		}
-		if (used == room) {
-			pid_t *grown = realloc(pids, (room + 16) * sizeof(*pids));
-
-			if (!grown) {
-				result = DINST_NO_MEMORY;
-				break;
-			}
-			pids = grown;
-			room += 16;
-		}
-		pids[used++] = pid;
+	for (unsigned n = 0; status >= 0 && gone; n++)
+		status = n < LISTINGS ? list_sharers(a, except, &looks, &sharers, &gone)
+				      : DINST_BUSY;
+	proc_looks_release(&looks);
+	if (status < 0) {
+		proc_ids_release(&sharers);
+		return status;
 	}
-	closedir(proc);
-	if (error)
-		result = DINST_BUSY;
-	if (result) {
-		free(pids);
-		return result;
-	}
-	*out = pids;
-	*count = used;
+	*out = sharers.ids;
+	*count = sharers.count;
 	return DINST_OK;
 }
 

@@ -162,6 +162,28 @@ void proc_note_lack(int *lack, int error);
  */
 struct dirent *proc_next(DIR *dir, int *error);
 
+/*
+ * Who was looked at, over several listings of /proc; zero-initialised is nobody. Somebody else may get the pid of
+ * who has ended. Then its directory is another one; that of who lives may become so, too, and he is only looked at
+ * again.
+ *
+ * Who ends between the listing and the look may have forked a child with a lower pid than the listing has come to,
+ * which that never tells. So what must have all: list again until nobody new has come and gone; and where the
+ * numbers of pids have begun anew meanwhile.
+ */
+struct proc_looks {
+	struct proc_look {
+		pid_t pid;
+		ino_t directory;
+	} * looks; /* the first `known` are sorted */
+	size_t count, room, known;
+};
+/* In front of each listing. */
+void proc_looks_begin(struct proc_looks *l);
+/* 1: nobody has looked at it in earlier listings, and it is noted; 0; or -ENOMEM. */
+int proc_looks_note(struct proc_looks *l, const struct dirent *entry);
+void proc_looks_release(struct proc_looks *l);
+
 /* The threads of `pid`; replaces the list's contents. */
 int proc_tasks(pid_t pid, struct proc_ids *list);
 /* True if `pid` may provide pages of its memory itself: it has a descriptor of userfaultfd(2), or nobody can look now. */

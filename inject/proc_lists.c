@@ -44,6 +44,50 @@ void proc_ids_release(struct proc_ids *list)
 	memset(list, 0, sizeof(*list));
 }
 
+static int by_pid(const void *a, const void *b)
+{
+	const struct proc_look *x = a, *y = b;
+
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+void proc_looks_begin(struct proc_looks *l)
+{
+	if (l->count > l->known)
+		qsort(l->looks, l->count, sizeof(*l->looks), by_pid);
+	l->known = l->count;
+}
+
+int proc_looks_note(struct proc_looks *l, const struct dirent *entry)
+{
+	const struct proc_look key = {.pid = (pid_t)strtol(entry->d_name, NULL, 10),
+				      .directory = entry->d_ino};
+	const size_t room = l->room ? l->room * 2 : 64;
+	struct proc_look *old =
+		l->known ? bsearch(&key, l->looks, l->known, sizeof(key), by_pid) : NULL;
+
+	if (old && old->directory == key.directory)
+		return 0;
+	if (!old && l->count == l->room) {
+		struct proc_look *grown = realloc(l->looks, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		l->looks = grown;
+		l->room = room;
+	}
+	if (!old)
+		old = &l->looks[l->count++];
+	*old = key;
+	return 1;
+}
+
+void proc_looks_release(struct proc_looks *l)
+{
+	free(l->looks);
+	memset(l, 0, sizeof(*l));
+}
+
 int proc_tasks(pid_t pid, struct proc_ids *list)
 {
 	char path[64];

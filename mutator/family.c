@@ -5,14 +5,16 @@
  * A forked child runs through the same trampolines, so nothing may be freed
  * while any process of the family can be inside. The family is every process
  * whose maps show an arena's device and inode. It can only grow by fork, so
- * once every known member is stopped a look at the processes that were born
- * since is enough to reach the fixed point. What takes long is done before: all
+ * once every known member is stopped looks at the processes that were born
+ * since reach the fixed point, when nobody who may have forked another one has
+ * gone during the last of them (proc_looks). What takes long is done before: all
  * that are found while the target runs are opened then.
  */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mutator/core.h"
@@ -30,20 +32,14 @@ struct waiting {
 	uint64_t incarnation;  /* in which it was one; 0: not known */
 };
 
-/*
- * Somebody else may get the pid of who has ended. Then its directory in /proc is another one; that of
- * who lives may become so, too, and he is only looked at again.
- */
-struct looked_at {
-	pid_t pid;
-	ino_t directory;
-};
-
 struct family {
 	struct session *session;
-	struct looked_at *looked_at; /* processes that are known to be members or not, sorted */
-	size_t looked_count, looked_room;
-	long births; /* up to which those that /proc does not list were looked for */
+	struct proc_looks looked_at; /* processes that are known to be members or not */
+	int births_fd;
+	bool unsure;	    /* the last listing may have missed somebody */
+	unsigned listings;  /* while the target stood */
+	uint64_t listed_ns; /* when the first of them began */
+	long births;	    /* up to which those that /proc does not list were looked for */
 	struct waiting *waiting;
 	size_t waiting_count, waiting_room;
 	struct pid_list
@@ -62,6 +58,7 @@ struct family {
 
 enum { PRIVATE_LOOK = 64 }; /* bytes of the journal's header */
 enum { TRIES = 6, MEMBER_DEADLINE_US = 20 * 1000, FIRST_PAUSE_US = 5 * 1000 };
+enum { LISTINGS = 8 }; /* of all processes in one stop, whatever time they take */
 enum { ENDING_LOOKS = 20, ENDING_PAUSE_US = 250 };
 
 static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
@@ -77,38 +74,6 @@ static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
 	}
 	l->pids[l->count++] = pid;
 	return 0;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	const struct looked_at *x = a, *y = b;
-
-	return x->pid < y->pid ? -1 : x->pid > y->pid;
-}
-
-/* 1: nobody has looked at it among the first `known`, and it is noted; 0; or an error. */
-static int note_look(struct family *f, size_t known, pid_t pid, ino_t directory,
-		     struct dinst_error *e)
-{
-	const struct looked_at key = {.pid = pid, .directory = directory};
-	struct looked_at *old =
-		known ? bsearch(&key, f->looked_at, known, sizeof(key), by_number) : NULL;
-
-	if (old && old->directory == directory)
-		return 0;
-	if (!old && f->looked_count == f->looked_room) {
-		const size_t room = f->looked_room ? f->looked_room * 2 : 64;
-		struct looked_at *grown = realloc(f->looked_at, room * sizeof(*grown));
-
-		if (!grown)
-			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-		f->looked_at = grown;
-		f->looked_room = room;
-	}
-	if (!old)
-		old = &f->looked_at[f->looked_count++];
-	*old = key;
-	return 1;
 }
 
 static int add_waiting(struct family *f, pid_t pid, struct dinst_error *e)
@@ -148,7 +113,7 @@ static int note_sharers(struct family *f, struct stop *stop, struct dinst_error 
 	return status;
 }
 
-/* The maps of all processes are read: once for all arenas. 1, 0, or why it cannot be told. */
+/* The maps of all processes are read: once for all arenas. 1, 0, or why it cannot be told; DINST_GONE too. */
 static int shows_an_arena(const struct session *s, pid_t pid, struct dinst_error *e)
 {
 	bool shows = false, any = false;
@@ -161,7 +126,7 @@ static int shows_an_arena(const struct session *s, pid_t pid, struct dinst_error
 		return 0;
 	status = maps_read(pid, &m, e);
 	if (status < 0)
-		return status == DINST_GONE ? 0 : status;
+		return status;
 	for (const struct place *p = s->places; p && !shows; p = p->next)
 		shows = arena_is_in(&m, p->arena);
 	maps_release(&m);
@@ -181,16 +146,37 @@ static int refuse_hidden(const struct session *s, pid_t pid, struct dinst_error 
  * 1, 0, or why it cannot be told. What we may not look at may be a member: then nothing may be freed.
  * What we cannot look at for a reason of our own (no descriptor, no memory) may be one, too.
  */
-static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
+static int look_at(const struct session *s, pid_t pid, bool *gone, struct dinst_error *e)
 {
 	struct dinst_error why = {0};
 	const int shares = shows_an_arena(s, pid, &why);
 
-	if (shares >= 0)
-		return shares;
+	*gone = shares == DINST_GONE;
+	if (shares >= 0 || *gone)
+		return shares > 0;
 	if (shares != DINST_NOT_PERMITTED)
 		return dinst_fail(e, DINST_BUSY, "%s; try again later", why.text);
 	return hidden_may_share(s->unseen, pid, s->target) ? refuse_hidden(s, pid, e) : 0;
+}
+
+static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
+{
+	bool gone;
+
+	return look_at(s, pid, &gone, e);
+}
+
+/*
+ * Of one that is no member (any more): true if a member may have made it. Whom his parent has left is an ancestor's
+ * of the target: so nobody else's child is.
+ */
+static bool may_have_been(const struct family *f, pid_t pid)
+{
+	struct proc_stat stat;
+
+	return proc_stat_read(pid, &stat) || stat.parent <= 1 ||
+	       !target_alive(f->session->target) || stopped_already(f, stat.parent) ||
+	       proc_descends(f->session->pid, stat.parent);
 }
 
 /* Those that /proc does not list: the first time all, then whoever was born since. */
@@ -213,32 +199,49 @@ static int look_for_unlisted(struct family *f, struct dinst_error *e)
 	return status;
 }
 
-/* Looks at every process that has not been looked at yet; members go to `waiting`. */
+/* Who may have been a member, and is none, may have forked one that the listing has not told. */
+static int look_at_new(struct family *f, pid_t pid, struct dinst_error *e)
+{
+	bool gone = false;
+	const int member = look_at(f->session, pid, &gone, e);
+
+	if (member > 0)
+		return stopped_already(f, pid) ? 0 : add_waiting(f, pid, e);
+	f->unsure = f->unsure || (f->listings && (gone || may_have_been(f, pid)));
+	return member;
+}
+
+/*
+ * Looks at every process that has not been looked at yet; members go to `waiting`. `unsure` says that while all
+ * known ones stand, another look may find more.
+ */
 static int look_for_members(struct family *f, struct dinst_error *e)
 {
-	const size_t known = f->looked_count;
+	const long births = proc_births(f->births_fd);
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
 	int status = 0, error = 0;
 
 	if (!proc)
 		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
+	f->unsure = false;
+	proc_looks_begin(&f->looked_at);
 	while (status >= 0 && (entry = proc_next(proc, &error))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid <= 0 || pid == getpid() || pid == f->session->pid)
 			continue;
-		status = note_look(f, known, pid, entry->d_ino, e);
+		status = proc_looks_note(&f->looked_at, entry);
+		if (status < 0)
+			status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 		if (status > 0)
-			status = is_member(f->session, pid, e);
-		if (status > 0)
-			status = stopped_already(f, pid) ? 0 : add_waiting(f, pid, e);
+			status = look_at_new(f, pid, e);
 	}
 	closedir(proc);
 	if (error)
 		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
-	if (f->looked_count)
-		qsort(f->looked_at, f->looked_count, sizeof(*f->looked_at), by_number);
+	/* The numbers have begun anew: a child may have a lower one than its parent. */
+	f->unsure = f->unsure || proc_births(f->births_fd) < births;
 	return status < 0 ? status : look_for_unlisted(f, e);
 }
 
@@ -376,6 +379,34 @@ static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 	return f->work(stop, f->arg, e);
 }
 
+/*
+ * Everybody known is stopped: looks until somebody else is found, or there is nobody for sure. The others are kept
+ * waiting meanwhile: DINST_BUSY where that has no end.
+ */
+static int look_for_all(struct family *f, struct dinst_error *e)
+{
+	struct timespec now = {0};
+	uint64_t ns;
+	int status;
+
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+		if (!f->listings++)
+			f->listed_ns = ns;
+		f->member_busy |= f->listings > LISTINGS &&
+				  ns - f->listed_ns > f->member_deadline_us * 1000ull;
+		if (f->member_busy)
+			return dinst_fail(
+				e, DINST_BUSY,
+				"what descends from process %d is born and ends faster than it can be "
+				"looked at; try again later",
+				(int)f->session->pid);
+		status = look_for_members(f, e);
+	} while (status >= 0 && !f->waiting_count && f->unsure);
+	return status;
+}
+
 /* Everybody known is stopped: look who was born, stop them one inside the other, then work. */
 static int stop_the_rest(struct family *f, struct dinst_error *e)
 {
@@ -387,13 +418,9 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	bool gone;
 
 	while (!status) {
-		if (!f->waiting_count) {
-			status = look_for_members(f, e);
-			if (status < 0)
-				return status;
-		}
-		if (!f->waiting_count)
-			return 0;
+		status = f->waiting_count ? 0 : look_for_all(f, e);
+		if (status < 0 || !f->waiting_count)
+			return status;
 		w = f->waiting[--f->waiting_count];
 		status = is_still_member(f, &w, e);
 		if (status < 0)
@@ -486,7 +513,8 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	int status;
 
 	family_release(s);
-	f->looked_count = f->waiting_count = f->sharers.count = 0;
+	f->looked_at.count = f->looked_at.known = f->waiting_count = f->sharers.count = 0;
+	f->listings = 0;
 	f->births = -1;
 	/* The costly look at everybody happens while the target runs. */
 	status = look_for_members(f, e);
@@ -518,6 +546,7 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 			   .ready = ready,
 			   .work = work,
 			   .arg = arg,
+			   .births_fd = proc_births_open(),
 			   .member_deadline_us = MEMBER_DEADLINE_US};
 	struct stop_report own = {0};
 	unsigned pause = FIRST_PAUSE_US;
@@ -543,7 +572,9 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 	f.report.tries = own.tries;
 	if (report)
 		*report = f.report;
-	free(f.looked_at);
+	proc_looks_release(&f.looked_at);
+	if (f.births_fd >= 0)
+		close(f.births_fd);
 	free(f.waiting);
 	free(f.sharers.pids);
 	free(f.stops);

@@ -11,6 +11,8 @@
 #include "inject/proc.h"
 #include "mutator/owners.h"
 
+enum { LISTINGS = 64 }; /* of all processes, until nobody has gone meanwhile (proc_looks) */
+
 static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
 {
 	if (o->count == o->room) {
@@ -36,7 +38,8 @@ bool owners_inherited(pid_t pid, pid_t target, bool runs)
 	return runs || proc_descends(pid, target);
 }
 
-static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct dinst_error *e)
+static int look_at_process(struct owners *o, pid_t pid, pid_t target, bool *gone,
+			   struct dinst_error *e)
 {
 	struct dinst_error why = {0};
 	bool runs = false, shows = false, writes = false;
@@ -44,6 +47,7 @@ static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct din
 	int status = maps_read(pid, &m, &why);
 
 	/* Others' processes are none of ours; for want of descriptors nobody can be known. */
+	*gone |= status == DINST_GONE;
 	if (status == DINST_GONE || status == DINST_NOT_PERMITTED)
 		return 0;
 	if (status)
@@ -67,28 +71,52 @@ static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct din
 	return shows && owners_inherited(pid, target, runs) ? add_sharer(o, pid, e) : 0;
 }
 
-int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
+/* Looks at whoever has not been looked at. *gone: some had ended by then. */
+static int look_at_all(struct owners *o, pid_t target, struct proc_looks *looks, bool *gone,
+		       struct dinst_error *e)
 {
+	DIR *proc = opendir("/proc");
 	struct dirent *entry;
 	int status = 0, error = 0;
-	DIR *proc;
+
+	if (!proc)
+		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
+	*gone = false;
+	proc_looks_begin(looks);
+	while (status >= 0 && (entry = proc_next(proc, &error))) {
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid <= 0 || pid == getpid() || pid == target)
+			continue;
+		status = proc_looks_note(looks, entry);
+		if (status < 0)
+			status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		else if (status > 0)
+			status = look_at_process(o, pid, target, gone, e);
+	}
+	closedir(proc);
+	if (error)
+		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
+	return status;
+}
+
+int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
+{
+	struct proc_looks looks = {0};
+	bool gone = true;
+	int status = 0;
 
 	o->count = 0;
 	/* Also where the maps of that process may not be seen: it is another user's. */
 	o->mutator = arena_owner(o->found);
 	if (o->found->mode != ARENA_SHARED)
 		return 0;
-	proc = opendir("/proc");
-	if (!proc)
-		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
-	while (status >= 0 && (entry = proc_next(proc, &error))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (pid > 0 && pid != getpid() && pid != target)
-			status = look_at_process(o, pid, target, e);
-	}
-	closedir(proc);
-	if (error)
-		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
-	return status;
+	for (unsigned n = 0; status >= 0 && gone; n++)
+		status = n < LISTINGS
+				 ? look_at_all(o, target, &looks, &gone, e)
+				 : dinst_fail(e, DINST_BUSY,
+					      "processes are born and end faster than they can "
+					      "be looked at; try again later");
+	proc_looks_release(&looks);
+	return status < 0 ? status : 0;
 }

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * life_chain.c - children that end before anybody has looked at them, and have forked the next one by then: what
+ * nobody is to be left behind in must find that one.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/live/death_help.h"
+
+enum { REPAIRS = 6, REMOVALS = 40, DETACHES = 4 };
+
+static void begin_chain(struct harness *h)
+{
+	harness_send(h, "start\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "started");
+	usleep(20000);
+}
+
+/* The chain goes on, computes what it should, and has the code that the file has. */
+static void expect_whole(struct harness *h)
+{
+	int links = 0, wrong = -1, patched = -1;
+
+	harness_send(h, "look\n");
+	if (sscanf(harness_line(h, HARNESS_ANSWER_MS), "links %d wrong %d patched %d", &links,
+		   &wrong, &patched) != 3)
+		fail_msg("the chain says: %s", h->line);
+	assert_int_equal(wrong, 0);
+	assert_int_equal(patched, 0);
+}
+
+static void end_chain(struct harness *h)
+{
+	harness_send(h, "stop\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "stopped");
+}
+
+/* fear G1, J2: what a dead mutator has left is taken out of who is born and ends meanwhile, too */
+static void test_repair(void **state)
+{
+	struct harness *h = *state;
+
+	harness_start(h, "chain", NULL);
+	for (int n = 0; n < REPAIRS; n++) {
+		struct session *s = session_begin(h);
+
+		session_insert_kind(s, "link_of", POINT_ENTRY);
+		/* As a mutator that dies. */
+		session_free(s);
+		begin_chain(h);
+		clean_up(h, 0);
+		expect_whole(h);
+		end_chain(h);
+	}
+	harness_end(h, 0);
+}
+
+/* fear G1: nothing is given back while somebody who was just born may run through it */
+static void test_removal(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "chain", NULL);
+	s = session_begin(h);
+	for (int n = 0; n < REMOVALS; n++) {
+		struct flush_result flushed = {0};
+		struct dinst_error e = {0};
+		const unsigned id = session_insert_kind(s, "link_of", POINT_ENTRY);
+
+		begin_chain(h);
+		session_remove(s, id);
+		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
+			fail_msg("flush: %s", e.text);
+		if (!s->queue_length)
+			expect_whole(h);
+		end_chain(h);
+	}
+	session_flush_all(s);
+	session_end(s);
+	harness_end(h, 0);
+}
+
+/* fear G1, H1: whoever is left behind by detach runs what the file has */
+static void test_detach(void **state)
+{
+	struct harness *h = *state;
+
+	harness_start(h, "chain", NULL);
+	for (int n = 0; n < DETACHES; n++) {
+		struct session *s = session_begin(h);
+
+		session_insert_kind(s, "link_of", POINT_ENTRY);
+		session_insert_kind(s, "other_of", POINT_ENTRY);
+		begin_chain(h);
+		session_end(s);
+		expect_whole(h);
+		end_chain(h);
+	}
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {CASE(test_repair), CASE(test_removal),
+					   CASE(test_detach)};
+
+	account = calloc(1, sizeof(*account));
+	if (!account)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
