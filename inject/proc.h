@@ -190,7 +190,7 @@ int proc_tasks(pid_t pid, struct proc_ids *list);
 bool proc_provides_pages(pid_t pid);
 /* How many threads `pid` has, dead ones that nobody has collected included; -1 if it has ended. */
 long proc_thread_count(pid_t pid);
-/* The child processes of thread `tid` of `pid`; adds to the list, also what was read of it before an error. */
+/* The child processes of thread `tid` of `pid`; adds to the list. -EAGAIN: they come and go too fast. */
 int proc_children(pid_t pid, pid_t tid, struct proc_ids *list);
 
 /*

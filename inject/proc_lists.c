@@ -12,6 +12,8 @@
 
 #include "inject/proc.h"
 
+enum { LISTINGS = 64 }; /* of a thread's children, until two are the same */
+
 struct dirent *proc_next(DIR *dir, int *error)
 {
 	struct dirent *entry;
@@ -139,19 +141,14 @@ bool proc_provides_pages(pid_t pid)
 	return found || proc_unless_gone(error);
 }
 
-int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
+static int read_children(const char *path, struct proc_ids *list)
 {
-	char path[64], first[2], *word = NULL;
+	char *word = NULL;
 	uint64_t id = 0;
 	size_t room = 0;
 	int status = 0;
-	FILE *file;
+	FILE *file = fopen(path, "re");
 
-	/* Most threads have none: one small read settles that. */
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
-	if (proc_read(path, first, sizeof(first)) == 0)
-		return 0;
-	file = fopen(path, "re");
 	if (!file)
 		return -errno;
 	errno = 0;
@@ -166,5 +163,39 @@ int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
 		status = errno ? -errno : -EIO;
 	free(word);
 	fclose(file);
+	return status;
+}
+
+static bool are_same(const struct proc_ids *a, const struct proc_ids *b)
+{
+	return a->count == b->count &&
+	       (!a->count || !memcmp(a->ids, b->ids, a->count * sizeof(*a->ids)));
+}
+
+/*
+ * The kernel goes on from the child that it has told last, or, where that has ended meanwhile, counts from the
+ * beginning: then it may leave one out (fs/proc/array.c: get_children_pid()). So the list is read until it stays as
+ * it is.
+ */
+int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
+{
+	struct proc_ids found[2] = {{0}};
+	char path[64], first[2];
+	unsigned n = 0;
+	int status;
+
+	/* Most threads have none: one small read settles that. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
+	if (proc_read(path, first, sizeof(first)) == 0)
+		return 0;
+	status = read_children(path, &found[0]);
+	while (!status && found[n % 2].count && (!n || !are_same(&found[0], &found[1]))) {
+		found[++n % 2].count = 0;
+		status = n < LISTINGS ? read_children(path, &found[n % 2]) : -EAGAIN;
+	}
+	for (size_t i = 0; !status && i < found[n % 2].count; i++)
+		status = proc_ids_add(list, found[n % 2].ids[i]);
+	proc_ids_release(&found[0]);
+	proc_ids_release(&found[1]);
 	return status;
 }

@@ -10,6 +10,7 @@
  * there to our look at it lies up to a second, in which threads_filters.c keeps our
  * code from calling.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "inject/proc.h"
@@ -117,8 +118,11 @@ static bool has_filtered_child(const struct session *s, const pid_t *tids, size_
 	struct proc_ids children = {0};
 	bool found = false;
 
-	for (size_t n = 0; n < count; n++)
-		*unseen |= proc_is_lack(proc_children(s->pid, tids[n], &children));
+	for (size_t n = 0; n < count; n++) {
+		const int error = proc_children(s->pid, tids[n], &children);
+
+		*unseen |= proc_is_lack(error) || error == -EAGAIN;
+	}
 	for (size_t n = 0; n < children.count && !found; n++) {
 		struct proc_status status;
 		const int error = proc_status_read(children.ids[n], &status);
