@@ -278,6 +278,9 @@ static bool is_back(struct stop *s, struct held *h)
 		h->asked = false; /* who exits does not stop any more */
 		return true;
 	}
+	/* Asked, and still waiting for a CPU: nobody keeps it. */
+	if (stat.state == 'R' && h->asked)
+		h->since_ns = clock_ns();
 	if (stat.state != 'R' || h->asked)
 		return !h->asked && stat.state != 't'; /* of a stop we are about to be told */
 	run_ns = proc_run_ns(h->pub.tid);
