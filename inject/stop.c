@@ -313,6 +313,10 @@ static void *tracer_main(void *arg)
 		last_resort_end(a->last_resort);
 	free(s.table);
 	free(s.held);
+	/* Who goes on may wait for a processor: of us nothing could be told any more. */
+	if (a->outer)
+		__atomic_store_n(&a->last_resort->tracer_tid, a->outer->tracer_tid,
+				 __ATOMIC_RELAXED);
 	return NULL;
 }
 
@@ -515,8 +519,6 @@ static int attempt(struct attempt *a)
 	if (!a->outer)
 		own.armed = !timer_create(CLOCK_MONOTONIC, &kill_us, &own.timer);
 	trace(a);
-	__atomic_store_n(&a->last_resort->tracer_tid, a->outer ? a->outer->tracer_tid : 0,
-			 __ATOMIC_RELAXED);
 	if (a->outer)
 		last_resort_extend(a->last_resort, a->outer);
 	else if (own.armed)
