@@ -291,12 +291,13 @@ static int take_a_cpu(struct stop *s, void *arg, struct dinst_error *e)
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
 	struct hog *hog = arg;
 	cpu_set_t first;
+	pid_t pid;
 
 	(void)s, (void)e;
 	CPU_ZERO(&first);
 	CPU_SET(0, &first);
-	hog->pid = fork();
-	if (!hog->pid) {
+	pid = fork();
+	if (!pid) {
 		const uint64_t until = clock_ns() + HOG_MS * 1000000ull;
 
 		if (sched_setaffinity(0, sizeof(first), &first) ||
@@ -307,7 +308,8 @@ static int take_a_cpu(struct stop *s, void *arg, struct dinst_error *e)
 			continue;
 		_exit(0);
 	}
-	while (hog->pid > 0 && !hog->begun && !waitpid(hog->pid, NULL, WNOHANG))
+	hog->pid = pid;
+	while (pid > 0 && !hog->begun && !waitpid(pid, NULL, WNOHANG))
 		usleep(1000);
 	return hog->begun ? 0 : DINST_FAILED;
 }
@@ -357,7 +359,10 @@ static int status_beside_hog(struct harness *h, const char *program, stop_work w
 		stop_last_resort_ms = last_resort_ms;
 		if (sched_setaffinity(0, sizeof(others), &others) || target_open(h->pid, &t, &e))
 			_exit(2);
-		_exit(target_stop(t, NULL, work, hog, NULL, &e) ? 1 : 0);
+		status = target_stop(t, NULL, work, hog, NULL, &e);
+		if (status)
+			fprintf(stderr, "the stop: %s\n", e.text);
+		_exit(status ? 1 : 0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	if (hog->pid > 0)
