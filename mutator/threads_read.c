@@ -63,6 +63,7 @@ struct look {
 	size_t member; /* 0: the target, else one of its family */
 	size_t number; /* of the record */
 	uint32_t owner;
+	taddr_t id; /* where the C library keeps the thread's id, which its end clears */
 	uint64_t words[TIMER_WORDS];
 };
 
@@ -122,10 +123,13 @@ static bool look_at(const struct threads *t, size_t member, const struct target 
 	}
 	for (size_t i = 0; i < records && complete; i++)
 		if (tables.keys[i] && tables.owners[i])
-			complete = add(looks, &(struct look){.target = target,
-							     .member = member,
-							     .number = i,
-							     .owner = tables.owners[i]});
+			complete =
+				add(looks, &(struct look){.target = target,
+							  .member = member,
+							  .number = i,
+							  .owner = tables.owners[i],
+							  .id = tables.keys[i] +
+								(taddr_t)(int64_t)t->tid_offset});
 	ranges = calloc(2 * (looks->count - first) + 1, sizeof(*ranges));
 	ids = calloc(looks->count - first + 1, sizeof(*ids));
 	if (!ranges || !ids)
@@ -134,10 +138,7 @@ static bool look_at(const struct threads *t, size_t member, const struct target 
 		struct look *l = &looks->items[i];
 		const size_t n = i - first;
 
-		/* The thread's own id, which its end clears. */
-		ranges[2 * n] = (struct target_range){tables.keys[l->number] +
-							      (taddr_t)(int64_t)t->tid_offset,
-						      sizeof(*ids), &ids[n]};
+		ranges[2 * n] = (struct target_range){l->id, sizeof(*ids), &ids[n]};
 		ranges[2 * n + 1] = (struct target_range){
 			threads_record_address(t, l->number) + offset, sizeof(l->words), l->words};
 	}
@@ -226,24 +227,44 @@ static void own_ids_read(struct own_ids *ids, pid_t pid)
 		qsort(ids->items, ids->count, sizeof(*ids->items), by_own_id);
 }
 
-/* CPU time of another process's thread in ns, as of the last tick. */
-static uint64_t thread_time(pid_t pid, uint32_t own, struct own_ids *ids)
+/* True if the thread of the record has not ended since it was looked at. */
+static bool goes_on(const struct look *l)
 {
-	const struct own_id wanted = {.own = (pid_t)own}, *found;
-	struct proc_usage usage;
-	pid_t tid = (pid_t)own;
+	uint32_t id = 0;
 
-	if (task_own_id(pid, tid) != (pid_t)own) {
-		/* It is in a namespace of its own. */
-		if (ids->pid != pid)
-			own_ids_read(ids, pid);
-		found = ids->count ? bsearch(&wanted, ids->items, ids->count, sizeof(*ids->items),
-					     by_own_id)
-				   : NULL;
-		if (found)
-			tid = found->tid;
-	}
-	proc_usage_read(tid, &usage);
+	return target_read_some(l->target, l->id, &id, sizeof(id)) == sizeof(id) && id == l->owner;
+}
+
+/*
+ * Which task the thread of a record is for us; 0: it has ended. A child of clone() may have its parent's id
+ * where the C library keeps one, which then is none of its threads': it is the first of them.
+ */
+static pid_t task_of(const struct look *l, struct own_ids *ids)
+{
+	const struct own_id wanted = {.own = (pid_t)l->owner}, *found;
+	const pid_t pid = target_pid(l->target);
+
+	if (task_own_id(pid, wanted.own) == wanted.own)
+		return wanted.own;
+	/* Or it is in a namespace of its own. */
+	if (ids->pid != pid)
+		own_ids_read(ids, pid);
+	found = ids->count
+			? bsearch(&wanted, ids->items, ids->count, sizeof(*ids->items), by_own_id)
+			: NULL;
+	if (found)
+		return found->tid;
+	return goes_on(l) ? pid : 0;
+}
+
+/* CPU time of another process's thread in ns, as of the last tick. */
+static uint64_t thread_time(const struct look *l, struct own_ids *ids)
+{
+	struct proc_usage usage = {0};
+	const pid_t tid = task_of(l, ids);
+
+	if (tid)
+		proc_usage_read(tid, &usage);
 	return usage.known ? usage.run_ns : 0;
 }
 
@@ -263,7 +284,7 @@ static uint64_t now_of(const struct look *l, enum arch_clock clock, struct own_i
 	case ARCH_CLOCK_MONOTONIC:
 		return clock_of(CLOCK_MONOTONIC) + (uint64_t)target_clock_offset(l->target);
 	case ARCH_CLOCK_THREAD:
-		return thread_time(target_pid(l->target), l->owner, ids);
+		return thread_time(l, ids);
 	default:
 		return process_time(target_pid(l->target));
 	}

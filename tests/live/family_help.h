@@ -42,4 +42,39 @@ static inline int64_t part_of(struct harness *h, unsigned id, pid_t process)
 	return value;
 }
 
+static inline int last_number(const char *text)
+{
+	char *end;
+	int number = 0;
+
+	for (long next = strtol(text, &end, 10); end != text; next = strtol(text, &end, 10)) {
+		number = (int)next;
+		text = end;
+	}
+	return number;
+}
+
+/* The youngest child of a process, and not `older`; waits for it. */
+static inline pid_t child_of(pid_t pid, pid_t older)
+{
+	char path[80], line[64];
+	int child = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	for (int i = 0; i < 5000 && !child; i++) {
+		FILE *f = fopen(path, "r");
+
+		if (f && fgets(line, sizeof(line), f))
+			child = last_number(line);
+		if (f)
+			fclose(f);
+		if (child == (int)older)
+			child = 0;
+		if (!child)
+			usleep(1000);
+	}
+	assert_true(child);
+	return (pid_t)child;
+}
+
 #endif

@@ -268,41 +268,6 @@ static void test_strict_target(void **state)
 	harness_end(h, 0);
 }
 
-static int last_number(const char *text)
-{
-	char *end;
-	int number = 0;
-
-	for (long next = strtol(text, &end, 10); end != text; next = strtol(text, &end, 10)) {
-		number = (int)next;
-		text = end;
-	}
-	return number;
-}
-
-/* The youngest child of a process, and not `older`; waits for it. */
-static pid_t child_of(pid_t pid, pid_t older)
-{
-	char path[80], line[64];
-	int child = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	for (int i = 0; i < 5000 && !child; i++) {
-		FILE *f = fopen(path, "r");
-
-		if (f && fgets(line, sizeof(line), f))
-			child = last_number(line);
-		if (f)
-			fclose(f);
-		if (child == (int)older)
-			child = 0;
-		if (!child)
-			usleep(1000);
-	}
-	assert_true(child);
-	return (pid_t)child;
-}
-
 /*
  * fear G1: a child of clone() keeps its parent's id where the C library keeps a thread's: what needs to know
  * its threads is not inserted while it is there, which is told, and all else is
@@ -332,6 +297,55 @@ static void test_child_with_the_id_of_its_parent(void **state)
 	ask(h, "call 1000");
 	assert_int_equal(mdl_value(h, calls), 100001000);
 	assert_true(mdl_value(h, time) > 0);
+	mdl_end(h);
+}
+
+/* Nanoseconds on a processor, as the kernel says. */
+static int64_t run_of(pid_t pid)
+{
+	char path[64];
+	int64_t ns = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%" SCNd64, &ns) != 1)
+		fail_msg("cannot read %s", path);
+	fclose(f);
+	return ns;
+}
+
+/*
+ * fear K4, G1: a child of clone() that keeps its parent's id runs while a timer of CPU time does: what
+ * that has by now is the time of the child, not that of its parent
+ */
+static void test_time_of_a_child_with_the_id_of_its_parent(void **state)
+{
+	enum { ENOUGH_NS = 20000000 };
+	struct harness *h = *state;
+	int64_t before, value;
+	unsigned time;
+	pid_t child;
+
+	begin(h);
+	ask(h, "call 300000000");
+	time = mdl_insert(h, "cpu_inclusive", "handle_all");
+	ask(h, "call 1");
+	before = mdl_value(h, time);
+	harness_send(h, "clone files 300000000\n");
+	child = child_of(h->pid, 0);
+	while (run_of(child) < ENOUGH_NS)
+		usleep(1000);
+	assert_int_equal(kill(child, SIGSTOP), 0);
+	/* New processes are looked for a few times a second. */
+	usleep(300000);
+	assert_true(run_of(h->pid) > 4 * run_of(child));
+	value = mdl_value(h, time) - before;
+	if (value > run_of(child) || value < ENOUGH_NS / 2)
+		fail_msg("%" PRId64 " ns of the child's %" PRId64 ", its parent has %" PRId64,
+			 value, run_of(child), run_of(h->pid));
+	assert_int_equal(kill(child, SIGCONT), 0);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	mdl_end(h);
 }
 
@@ -556,6 +570,7 @@ int main(void)
 		CASE(test_strict_worker),
 		CASE(test_strict_target),
 		CASE(test_child_with_the_id_of_its_parent),
+		CASE(test_time_of_a_child_with_the_id_of_its_parent),
 		CASE(test_nothing_is_left_in_a_worker),
 		CASE(test_failing_exec),
 		CASE(test_crash),
