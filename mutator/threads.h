@@ -154,13 +154,18 @@ int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock
 		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
 		       struct dinst_error *e);
 /*
- * The parts of such a timer that run now, thread by thread: each() with the id
- * of the thread, the word at `beside` of its record (0 where that is 0), and the
- * time in units of the clock. Beside the totals this is a look at another moment.
+ * The parts of such a timer that run now, thread by thread: each() with the ids that
+ * the process and the thread have themselves (a process's is 0 where it has ended), the
+ * word at `beside` of its record (0 where that is 0), and the time in units of the clock.
+ * Beside the totals this is a look at another moment.
  */
+struct threads_running {
+	pid_t pid, tid;
+	uint64_t word, units;
+};
 int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clock, uint32_t beside,
-			 void (*each)(void *arg, pid_t tid, uint64_t word, uint64_t units),
-			 void *arg, struct dinst_error *e);
+			 void (*each)(void *arg, const struct threads_running *r), void *arg,
+			 struct dinst_error *e);
 /* One word of each thread's record: calls each() with the thread's id and the word. */
 int threads_read_word(struct session *s, uint32_t offset,
 		      void (*each)(void *arg, pid_t tid, uint64_t word), void *arg,

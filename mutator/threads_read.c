@@ -426,12 +426,14 @@ static uint64_t word_beside(const struct looks *l, const struct look *of, size_t
 }
 
 int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clock, uint32_t beside,
-			 void (*each)(void *arg, pid_t tid, uint64_t word, uint64_t units),
-			 void *arg, struct dinst_error *e)
+			 void (*each)(void *arg, const struct threads_running *r), void *arg,
+			 struct dinst_error *e)
 {
 	struct looks timers = {0}, words = {0};
+	const struct target *process = NULL;
 	struct own_ids ids = {0};
 	size_t from = 0;
+	pid_t pid = 0;
 	int status;
 
 	if (!s->threads || !s->threads->area)
@@ -444,8 +446,14 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 		const struct look *l = &timers.items[i];
 		const uint64_t units = running_of(s->threads, l, clock, &ids);
 
+		if (l->target != process)
+			pid = task_own_id(target_pid(l->target), target_pid(l->target));
+		process = l->target;
 		if (units)
-			each(arg, (pid_t)l->owner, word_beside(&words, l, &from), units);
+			each(arg, &(struct threads_running){.pid = pid,
+							    .tid = (pid_t)l->owner,
+							    .word = word_beside(&words, l, &from),
+							    .units = units});
 	}
 	own_ids_release(&ids);
 	free(timers.items);

@@ -265,6 +265,7 @@ int values_vector(const struct instance *i, struct vector *out, struct dinst_err
 		out->full = 0;
 	if (status >= 0) {
 		out->elements = calloc(places + 1, sizeof(*out->elements));
+		out->places = places;
 		if (!out->elements)
 			status = dinst_fail(e, DINST_NO_MEMORY, "out of memory for a vector");
 	}

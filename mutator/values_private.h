@@ -5,19 +5,24 @@
 #ifndef DINST_MUTATOR_VALUES_PRIVATE_H
 #define DINST_MUTATOR_VALUES_PRIVATE_H
 
+#include <limits.h>
+
 #include "mutator/values.h"
 #include "mutator/variable.h"
 
+enum { ELEMENT_NO_NUMBER = INT_MAX };
+
 struct element {
-	unsigned number;
-	bool other; /* of keys without a place */
+	unsigned number; /* ELEMENT_NO_NUMBER: its key has no place yet */
+	bool other;	 /* of keys without a place */
 	uint64_t key;
 	struct variable_value value;
 };
 
 struct vector {
-	struct element *elements;
+	struct element *elements; /* room for places + 1 */
 	size_t count;
+	size_t places; /* that keys have or may have */
 	uint64_t full;
 	bool unseen; /* what runs now is not in it: the target may not be looked at any more */
 };
@@ -30,7 +35,10 @@ bool values_is_of(const struct instance *i, const char *hierarchy);
 int values_vector(const struct instance *i, struct vector *out, struct dinst_error *e);
 void values_vector_release(struct vector *v);
 
-/* values_running.c: to each element what it has from timers that run now. */
+/*
+ * values_running.c: to each element what it has from timers that run now. Where a key has none, since
+ * it gets its place when a timer stops, it is appended, or goes to that of keys without a place.
+ */
 int values_add_running(const struct instance *i, struct vector *out, struct dinst_error *e);
 
 #endif

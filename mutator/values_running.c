@@ -8,28 +8,78 @@
 #include "mutator/threads.h"
 #include "mutator/values_private.h"
 
+/* What tells whose it is: the word of a flag, which holds the place, or the key itself. */
+enum whose { OF_FLAG, OF_THREAD, OF_PROCESS };
+
 struct attribution {
+	const struct instance *instance;
 	struct vector *vector;
 	const struct variable *timer;
-	bool by_thread; /* the keys are ids of threads; else a flag holds the place */
+	enum whose whose;
+	struct dinst_error *e;
+	int status;
 };
 
-/* Adds what runs in a thread to the element that will get it when it stops. */
-static void attribute(void *arg, pid_t tid, uint64_t word, uint64_t units)
+static struct element *element_of(const struct attribution *a, uint64_t key, uint64_t word)
 {
-	const struct attribution *a = arg;
-	const int64_t ns =
-		(int64_t)(a->timer->clock == ARCH_CLOCK_TICKS ? ticks_to_ns(units) : units);
-
 	for (size_t k = 0; k < a->vector->count; k++) {
 		struct element *element = &a->vector->elements[k];
 
-		if (a->by_thread ? !element->other && element->key == (uint64_t)tid
-				 : (word & INT32_MAX) == (uint64_t)element->number + 1) {
-			element->value.value += ns;
-			return;
-		}
+		if (a->whose != OF_FLAG ? !element->other && element->key == key
+					: (word & INT32_MAX) == (uint64_t)element->number + 1)
+			return element;
 	}
+	return NULL;
+}
+
+/* For a key that gets its place when the timer stops: as it will be then, if nobody comes before. */
+static struct element *new_element(struct attribution *a, uint64_t key)
+{
+	struct vector *v = a->vector;
+	struct element *other = NULL, *added;
+	size_t taken = 0;
+
+	for (size_t k = 0; k < v->count; k++)
+		if (v->elements[k].other)
+			other = &v->elements[k];
+		else
+			taken++;
+	if (taken == v->places && other)
+		return other;
+	added = &v->elements[v->count];
+	*added = (struct element){.number = ELEMENT_NO_NUMBER, .key = key};
+	if (taken == v->places) {
+		*added = (struct element){.number = (unsigned)v->places, .other = true};
+		a->status = instance_read(a->instance, added->number, &added->value, a->e);
+		if (a->status < 0)
+			return NULL;
+	}
+	v->count++;
+	return added;
+}
+
+/* Adds what runs in a thread to the element that will get it when it stops. */
+static void attribute(void *arg, const struct threads_running *r)
+{
+	struct attribution *a = arg;
+	const uint64_t key = (uint64_t)(a->whose == OF_PROCESS ? r->pid : r->tid);
+	struct element *element = element_of(a, key, r->word);
+
+	/* Where keys were given, what others do is none of its business. */
+	if (!element && a->whose != OF_FLAG && key && !instance_source(a->instance)->table->keys &&
+	    a->status >= 0)
+		element = new_element(a, key);
+	if (element)
+		element->value.value +=
+			(int64_t)(a->timer->clock == ARCH_CLOCK_TICKS ? ticks_to_ns(r->units)
+								      : r->units);
+}
+
+static enum whose whose_of(const struct instance *i)
+{
+	if (values_is_of(i, "/Process"))
+		return OF_THREAD;
+	return values_is_of(i, "/Machine") ? OF_PROCESS : OF_FLAG;
 }
 
 /* Totals have what timers measured until they stopped; what runs now is in the threads' records. */
@@ -38,8 +88,9 @@ int values_add_running(const struct instance *i, struct vector *out, struct dins
 	const struct instance *source = instance_source(i);
 	const struct variable *own = source->variable_count ? source->variables[0] : NULL;
 	struct attribution a = {
-		.vector = out, .timer = own, .by_thread = values_is_of(i, "/Process")};
+		.instance = i, .vector = out, .timer = own, .whose = whose_of(i), .e = e};
 	uint32_t beside = 0;
+	int status;
 
 	if (!a.timer || a.timer->form != VARIABLE_TIMER || !a.timer->record_offset ||
 	    a.timer->still)
@@ -47,10 +98,11 @@ int values_add_running(const struct instance *i, struct vector *out, struct dins
 	for (size_t f = 0; f < source->flag_count; f++)
 		if (source->flags[f]->table == source->table && source->flags[f]->variable_count)
 			beside = source->flags[f]->variables[0]->record_offset;
-	if (!a.by_thread && !beside)
+	if (a.whose == OF_FLAG && !beside)
 		return 0;
-	return threads_each_running(i->session, a.timer->record_offset, a.timer->clock, beside,
-				    attribute, &a, e);
+	status = threads_each_running(i->session, a.timer->record_offset, a.timer->clock, beside,
+				      attribute, &a, e);
+	return status < 0 ? status : a.status;
 }
 
 int values_keep_running(struct instance *i, struct dinst_error *e)

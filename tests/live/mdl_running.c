@@ -198,6 +198,66 @@ static void test_ends(void **state)
 	mdl_end(h);
 }
 
+/* What the element of `key` is worth; 0: there is none. */
+static int64_t part_of(struct harness *h, unsigned id, long key)
+{
+	json_t *rows = mdl_rows(h, id), *element;
+	int64_t value = 0;
+	size_t n;
+
+	json_array_foreach(json_object_get(json_array_get(rows, 0), "elements"), n,
+			   element) if (atol(json_string_value(json_object_get(element, "key"))) ==
+					key) value =
+		json_integer_value(json_object_get(element, "value"));
+	json_decref(rows);
+	return value;
+}
+
+/* The elements are together what is measured without telling them apart, which is read before and after. */
+static void expect_whole(struct harness *h, const char *what, unsigned whole, unsigned vector)
+{
+	const int64_t before = mdl_value(h, whole), sum = sum_of(h, vector),
+		      after = mdl_value(h, whole);
+
+	/* Their clocks are read one after the other. */
+	if (sum < before - 1000000 || sum > after + 1000000)
+		fail_msg("%s: %ld ns, of %ld to %ld", what, (long)sum, (long)before, (long)after);
+}
+
+/*
+ * fear G1: a thread forks within a function, and both stay there: what runs by now is told for each process and
+ * each thread, also of those that have not stopped anything yet.
+ */
+static void test_forked(void **state)
+{
+	static const char focus[] = "/Code/mdl_threads/work_3";
+	struct harness *h = *state;
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
+	unsigned whole, threads, processes;
+	const char *line;
+	long child;
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	whole = mdl_insert(h, "wall_inclusive", focus);
+	threads = mdl_insert(h, "wall_inclusive", focus, "/Process/*");
+	processes = mdl_insert(h, "wall_inclusive", focus, "/Machine/*");
+	/* With its first event the child measures for itself. */
+	mdl_insert(h, "wall_inclusive", "/Code/mdl_threads/leaf");
+	line = mdl_ask(h, "fork");
+	assert_int_equal(sscanf(line, "child %ld", &child), 1);
+	nanosleep(&pause, NULL);
+	expect_whole(h, "threads", whole, threads);
+	expect_whole(h, "processes", whole, processes);
+	assert_true(part_of(h, threads, child) >= PAUSE_MS * 1000000ll);
+	assert_true(part_of(h, processes, child) >= PAUSE_MS * 1000000ll);
+	assert_true(part_of(h, processes, h->pid) >= PAUSE_MS * 1000000ll);
+	assert_string_equal(mdl_ask(h, "join"), "done");
+	expect_whole(h, "threads in the end", whole, threads);
+	expect_whole(h, "processes in the end", whole, processes);
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +265,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_same_memory, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_limit, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_again, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_forked, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_ends, harness_setup, harness_teardown),
 	};
 

@@ -10,6 +10,9 @@
  *   free N    those go on: leaf() N times more each, then out; "done"
  *   visit     one thread more goes into work_3 and stays there; "done"
  *   leave     that one ends in there; "done"
+ *   fork      one thread more goes into work_3 and forks there, and both stay, after a call of leaf() in
+ *             the child; "child PID"
+ *   join      those two leave by returning; "done"
  *   names     the threads' ids, in the order of their numbers
  *   share     a process that waits, in our memory; "done"
  *   alone     ends it; "done"
@@ -18,6 +21,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +31,7 @@
 
 enum { THREADS = 10 };
 enum command { NOTHING, GO, HOLD };
-enum { STAY = 1, VISIT };
+enum { STAY = 1, VISIT, FORK };
 
 struct thread {
 	pthread_t thread;
@@ -41,6 +45,8 @@ static enum command command;
 static long rounds, extra;
 static atomic_int inside, released;
 static pthread_t visitor;
+static pid_t forked = -1;
+static int gate = -1; /* closed: the child goes on */
 
 volatile unsigned long sink;
 
@@ -50,8 +56,33 @@ __attribute__((noinline, noclone)) unsigned long leaf(unsigned long n)
 	return n * 3 + 1;
 }
 
+/* True in the child, once it may leave. */
+static bool fork_here(void)
+{
+	int there[2], go_on[2];
+	char byte;
+
+	if (pipe(there) || pipe(go_on))
+		exit(1);
+	forked = fork();
+	close(there[forked != 0]);
+	close(go_on[forked == 0]);
+	if (!forked) {
+		leaf(0);
+		close(there[1]);
+		return read(go_on[0], &byte, 1) == 0;
+	}
+	if (forked < 0 || read(there[0], &byte, 1) != 0)
+		exit(1);
+	close(there[0]);
+	gate = go_on[1];
+	return false;
+}
+
 static void hold_here(long how)
 {
+	if (how == FORK && fork_here())
+		return;
 	atomic_fetch_add(&inside, 1);
 	/* Without a word to the C library, which would load an unwinder for that. */
 	while (how == VISIT) {
@@ -146,15 +177,17 @@ static void be_alone(void)
 
 static void *pay_visit(void *arg)
 {
-	sink = work_3(VISIT);
-	return arg;
+	sink = work_3((long)arg);
+	if (!forked)
+		_exit(0);
+	return NULL;
 }
 
-static void visit(void)
+static void visit(long how)
 {
 	atomic_store(&inside, 0);
 	atomic_store(&released, 0);
-	if (pthread_create(&visitor, NULL, pay_visit, NULL))
+	if (pthread_create(&visitor, NULL, pay_visit, (void *)how))
 		exit(1);
 	while (!atomic_load(&inside))
 		usleep(1000);
@@ -164,6 +197,15 @@ static void leave(void)
 {
 	atomic_store(&released, 1);
 	pthread_join(visitor, NULL);
+}
+
+static void join(void)
+{
+	int status;
+
+	close(gate);
+	leave();
+	puts(waitpid(forked, &status, 0) == forked && !status ? "done" : "no");
 }
 
 static void answer(const char *line)
@@ -184,11 +226,16 @@ static void answer(const char *line)
 		pthread_barrier_wait(&end);
 		puts("done");
 	} else if (!strncmp(line, "visit", 5)) {
-		visit();
+		visit(VISIT);
 		puts("done");
 	} else if (!strncmp(line, "leave", 5)) {
 		leave();
 		puts("done");
+	} else if (!strncmp(line, "fork", 4)) {
+		visit(FORK);
+		printf("child %d\n", (int)forked);
+	} else if (!strncmp(line, "join", 4)) {
+		join();
 	} else if (!strncmp(line, "names", 5)) {
 		for (int i = 0; i < THREADS; i++)
 			printf("%ld%c", threads[i].tid, i < THREADS - 1 ? ' ' : '\n');
@@ -213,7 +260,7 @@ int main(void)
 	}
 	everybody(NOTHING);
 	/* From now on there is the memory for it. */
-	visit();
+	visit(VISIT);
 	leave();
 	puts("ready");
 	while (fgets(line, sizeof(line), stdin))
