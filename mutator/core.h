@@ -546,22 +546,22 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 /* Called for one process of the family, on the thread that traces it. */
 typedef int (*family_work)(struct stop *stop, void *arg, struct dinst_error *e);
 /*
- * Stops the target and every process that shares an arena with it, to a fixed
- * point. When all of them are stopped work() is called for each, the target
- * last, and a process is let go when its call has returned. The first failure
- * ends it: the rest are let go without work().
+ * Stops the target and every process that shares an arena with it, to a fixed point. When all of them
+ * are stopped work() is called for each, the target last, and a process is let go when its call has
+ * returned. The first failure ends it: the rest are let go without work().
  */
 int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
 		struct dinst_error *e);
 /*
- * The same; ready() is called once before any work(), when all of them are
- * stopped: what it turns in shared memory is so for all. It may read the
- * processes, not change them. If it fails all are let go without work().
+ * The same; ready() is called once before any work(), when all of them are stopped: what it turns in shared
+ * memory is so for all. It may read the processes, not change them. If it fails all are let go without work().
  */
 typedef int (*family_ready)(struct stop *const *stops, size_t count, void *arg,
 			    struct dinst_error *e);
 int family_stop_all(struct session *s, family_ready ready, family_work work, void *arg,
 		    struct stop_report *report, struct dinst_error *e);
+/* 1: process `pid` shows an arena that it shares with the target; 0; or why it cannot be told, or DINST_GONE. */
+int family_shares(const struct session *s, pid_t pid, struct dinst_error *e);
 /* Closes the other processes of the family; stop_target() of theirs, and snapshots, end here. */
 void family_release(struct session *s);
 

@@ -106,39 +106,78 @@ static pid_t parent_of(pid_t pid)
 	return line ? (pid_t)strtol(line + strlen("\nPPid:"), NULL, 10) : 0;
 }
 
-static bool descends_from(pid_t pid, pid_t ancestor)
+static bool descends_from(pid_t pid, const struct proc_ids *ancestors)
 {
-	for (unsigned depth = 0; pid > 1 && depth < 64; depth++) {
-		if (pid == ancestor)
-			return true;
+	for (unsigned depth = 0; pid > 0 && depth < 64; depth++) {
+		for (size_t i = 0; i < ancestors->count; i++)
+			if (pid == ancestors->ids[i])
+				return true;
 		pid = parent_of(pid);
 	}
 	return false;
 }
 
-/* The target and what descends from it: of these its family is made. */
-static int list_processes(struct evaluation *v, struct objects *o)
+static int list_all(struct evaluation *v, struct proc_ids *all)
 {
-	const pid_t target = target_pid(v->s->target);
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
 	int status = 0, error = 0;
 
 	if (!proc)
 		return dinst_fail_errno(v->e, DINST_FAILED, errno, "cannot list /proc");
-	while (status >= 0 && (entry = proc_next(proc, &error))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10), own;
-		char name[64];
+	while (!status && (entry = proc_next(proc, &error))) {
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid <= 0 || !descends_from(pid, target))
+		if (pid > 0 && pid != getpid())
+			status = proc_ids_add(all, pid);
+	}
+	closedir(proc);
+	if (status)
+		return no_memory(v->e);
+	return error ? dinst_fail_errno(v->e, DINST_BUSY, -error, "cannot list /proc") : 0;
+}
+
+/* Who runs through what is inserted: whose parent has ended is somebody else's child by now. */
+static int list_sharers(struct evaluation *v, const struct proc_ids *all, struct proc_ids *sharers)
+{
+	const pid_t target = target_pid(v->s->target);
+
+	for (size_t i = 0; i < all->count; i++) {
+		struct dinst_error why = {0};
+		int shares = all->ids[i] == target ? 1 : family_shares(v->s, all->ids[i], &why);
+
+		/* Of whoever may not be looked at, the stop tells whether it may be one. */
+		if (shares < 0 && shares != DINST_NOT_PERMITTED && shares != DINST_GONE)
+			return dinst_fail(v->e, DINST_BUSY, "%s; try again later", why.text);
+		if (shares > 0 && proc_ids_add(sharers, all->ids[i]))
+			return no_memory(v->e);
+	}
+	return 0;
+}
+
+/* The target and who shares its arenas, and what descends from them: of these its family is made. */
+static int list_processes(struct evaluation *v, struct objects *o)
+{
+	struct proc_ids all = {0}, sharers = {0};
+	int status = list_all(v, &all);
+
+	if (status >= 0)
+		status = list_sharers(v, &all, &sharers);
+	for (size_t i = 0; i < all.count && status >= 0; i++) {
+		const pid_t pid = all.ids[i];
+		char name[64];
+		pid_t own;
+
+		if (!descends_from(pid, &sharers))
 			continue;
 		own = task_own_id(pid, pid);
 		read_comm(pid, pid, name, sizeof(name));
 		if (own)
 			status = add_object(o, own, pid, name, v->e);
 	}
-	closedir(proc);
-	return error ? dinst_fail_errno(v->e, DINST_BUSY, -error, "cannot list /proc") : status;
+	proc_ids_release(&sharers);
+	proc_ids_release(&all);
+	return status;
 }
 
 static int list_files(struct evaluation *v, struct objects *o)

@@ -113,8 +113,8 @@ static int note_sharers(struct family *f, struct stop *stop, struct dinst_error 
 	return status;
 }
 
-/* The maps of all processes are read: once for all arenas. 1, 0, or why it cannot be told; DINST_GONE too. */
-static int shows_an_arena(const struct session *s, pid_t pid, struct dinst_error *e)
+/* The maps of all processes are read: once for all arenas. */
+int family_shares(const struct session *s, pid_t pid, struct dinst_error *e)
 {
 	bool shows = false, any = false;
 	struct maps m;
@@ -149,7 +149,7 @@ static int refuse_hidden(const struct session *s, pid_t pid, struct dinst_error 
 static int look_at(const struct session *s, pid_t pid, bool *gone, struct dinst_error *e)
 {
 	struct dinst_error why = {0};
-	const int shares = shows_an_arena(s, pid, &why);
+	const int shares = family_shares(s, pid, &why);
 
 	*gone = shares == DINST_GONE;
 	if (shares >= 0 || *gone)

@@ -184,6 +184,31 @@ static void test_processes(void **state)
 	mdl_end(h);
 }
 
+/* fear G1: who runs through what is inserted can be named, though its parent has ended and others have adopted it */
+static void test_orphan(void **state)
+{
+	static const char focus[] = "/Code/evaluate-counts/leaf";
+	struct harness *h = *state;
+	unsigned family, by_number, by_name;
+	char number[64];
+	size_t count;
+	int orphan;
+
+	setup(h);
+	family = mdl_insert(h, "calls", focus, "/Machine/*");
+	assert_int_equal(sscanf(mdl_ask(h, "orphan"), "orphan %d", &orphan), 1);
+	snprintf(number, sizeof(number), "/Machine/%d", orphan);
+	by_number = mdl_insert(h, "calls", focus, number);
+	by_name = mdl_insert(h, "calls", focus, "/Machine/orph*");
+	mdl_ask(h, "let %d", ROUNDS);
+	mdl_ask(h, "go %d", ROUNDS);
+	assert_int_equal(element(h, family, &count, orphan), ROUNDS);
+	assert_int_equal(mdl_value(h, by_number), ROUNDS);
+	assert_int_equal(mdl_value(h, by_name), ROUNDS);
+	mdl_ask(h, "let 0");
+	mdl_end(h);
+}
+
 /* Threads that come and go, by returning and by pthread_exit(), leave nothing behind. */
 static void test_starts(void **state)
 {
@@ -256,6 +281,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_blocks, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_threads, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_processes, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_orphan, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_awaited, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_starts, harness_setup, harness_teardown),
 	};

@@ -10,6 +10,8 @@
  *   short N   N threads, one after the other, of which every other one ends by
  *             pthread_exit() in the middle of ender()
  *   fork N    a child that calls leaf() N times
+ *   orphan    a child of a child, named "orphan", whose parent has ended; "orphan PID"
+ *   let N     that one calls leaf() N times; 0: it ends
  *
  * outer(i) calls leaf() twice, middle(), which calls leaf() three times, and
  * every third time rare().
@@ -138,6 +140,63 @@ static void go_fork(long n)
 		exit(1);
 }
 
+static int orders = -1, answers = -1; /* our ends */
+
+static void be_orphan(int from, int to)
+{
+	const pid_t own = getpid();
+	long n;
+
+	prctl(PR_SET_NAME, "orphan");
+	if (write(to, &own, sizeof(own)) != sizeof(own))
+		_exit(1);
+	while (read(from, &n, sizeof(n)) == sizeof(n) && n) {
+		for (long k = 0; k < n; k++)
+			leaf(k);
+		if (write(to, &n, sizeof(n)) != sizeof(n))
+			_exit(1);
+	}
+	_exit(0);
+}
+
+static void go_orphan(void)
+{
+	int there[2], back[2], status;
+	pid_t child, orphan;
+
+	if (pipe(there) || pipe(back))
+		exit(1);
+	child = fork();
+	if (!child) {
+		close(there[1]);
+		close(back[0]);
+		if (!fork())
+			be_orphan(there[0], back[1]);
+		_exit(0);
+	}
+	close(there[0]);
+	close(back[1]);
+	orders = there[1];
+	answers = back[0];
+	if (waitpid(child, &status, 0) != child || status ||
+	    read(answers, &orphan, sizeof(orphan)) != sizeof(orphan))
+		exit(1);
+	printf("orphan %d\n", (int)orphan);
+}
+
+static void let_orphan(long n)
+{
+	long answer;
+
+	if (write(orders, &n, sizeof(n)) != sizeof(n) ||
+	    read(answers, &answer, sizeof(answer)) != (n ? (ssize_t)sizeof(answer) : 0))
+		exit(1);
+	if (n)
+		return;
+	close(orders);
+	close(answers);
+}
+
 int main(void)
 {
 	pthread_t threads[LONG];
@@ -164,7 +223,12 @@ int main(void)
 			go_short(n);
 		else if (!strncmp(line, "fork", 4))
 			go_fork(n);
-		printf("done\n");
+		else if (!strncmp(line, "let", 3))
+			let_orphan(n);
+		if (!strncmp(line, "orphan", 6))
+			go_orphan();
+		else
+			printf("done\n");
 		fflush(stdout);
 	}
 	go_long(-1);
