@@ -26,30 +26,22 @@ struct object {
 	char name[256];
 };
 
-struct objects {
-	struct object *items;
-	size_t count, room;
+/* What a resource's last part names. */
+struct wanted {
+	const char *text, *word; /* the resource, its last part */
+	bool by_number;
+	int64_t number;
+	bool sockets; /* only those */
 };
 
-static int add_object(struct objects *o, int64_t number, long outside, const char *name,
-		      struct dinst_error *e)
-{
-	if (o->count == KNOWN_MAX)
-		return 0;
-	if (o->count == o->room) {
-		size_t room = o->room ? o->room * 2 : 32;
-		void *more = reallocarray(o->items, room, sizeof(*o->items));
-
-		if (!more)
-			return no_memory(e);
-		o->items = more;
-		o->room = room;
-	}
-	o->items[o->count] = (struct object){.number = number, .outside = outside};
-	snprintf(o->items[o->count].name, sizeof(o->items[0].name), "%s", name);
-	o->count++;
-	return 0;
-}
+struct objects {
+	struct object *items; /* those that are wanted, or all */
+	size_t count, room;
+	const struct wanted *wanted;
+	bool all;
+	struct object others[NAMES_TOLD + 1]; /* some that are not, for a message */
+	size_t other_count;
+};
 
 static bool whole_number(const char *text, int64_t *n)
 {
@@ -62,6 +54,50 @@ static bool whole_number(const char *text, int64_t *n)
 		*n = (int64_t)strtoull(text, &end, 0);
 	}
 	return *text && !*end && !errno;
+}
+
+/* By both of its numbers, or by its name. */
+static bool is_wanted(const struct object *o, const struct wanted *w)
+{
+	char rooted[300];
+
+	if (w->by_number)
+		return o->number == w->number || o->outside == w->number;
+	/* The slash before a path may be left out. */
+	snprintf(rooted, sizeof(rooted), "/%s", w->word);
+	return !fnmatch(w->word, o->name, 0) || !strcmp(w->word, o->name) ||
+	       (o->name[0] == '/' && !fnmatch(rooted, o->name, 0));
+}
+
+static int add_object(struct objects *o, int64_t number, long outside, const char *name,
+		      struct dinst_error *e)
+{
+	struct object object = {.number = number, .outside = outside};
+
+	snprintf(object.name, sizeof(object.name), "%s", name);
+	if (o->wanted->sockets && strncmp(name, "socket:", strlen("socket:")))
+		return 0;
+	if (!o->all && !is_wanted(&object, o->wanted)) {
+		if (o->other_count < NAMES_TOLD + 1)
+			o->others[o->other_count++] = object;
+		return 0;
+	}
+	if (o->count == KNOWN_MAX)
+		return dinst_fail(e, DINST_REFUSED,
+				  "%.120s: more than %d match; name fewer of them, or * for one "
+				  "vector of all",
+				  o->wanted->text, KNOWN_MAX);
+	if (o->count == o->room) {
+		size_t room = o->room ? o->room * 2 : 32;
+		void *more = reallocarray(o->items, room, sizeof(*o->items));
+
+		if (!more)
+			return no_memory(e);
+		o->items = more;
+		o->room = room;
+	}
+	o->items[o->count++] = object;
+	return 0;
 }
 
 /* ------------------------------------------------------------ what there is */
@@ -214,45 +250,26 @@ static const char *last_part(const struct focus_resource *r)
 	return r->resource.parts[r->resource.part_count - 1];
 }
 
-/* /File/Socket: of the files, those that are sockets. */
-static void keep_sockets(struct objects *o)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < o->count; i++)
-		if (!strncmp(o->items[i].name, "socket:", strlen("socket:")))
-			o->items[kept++] = o->items[i];
-	o->count = kept;
-}
-
-static bool object_matches(const struct object *o, const char *word)
-{
-	char rooted[300];
-
-	/* The slash before a path may be left out. */
-	snprintf(rooted, sizeof(rooted), "/%s", word);
-	return !fnmatch(word, o->name, 0) || !strcmp(word, o->name) ||
-	       (o->name[0] == '/' && !fnmatch(rooted, o->name, 0));
-}
-
 static int none_matches(struct evaluation *v, const struct focus_resource *r,
 			const struct objects *o, const char *what)
 {
+	const struct object *there = o->all ? o->items : o->others;
+	const size_t count = o->all ? o->count : o->other_count;
 	char known[DINST_ERROR_TEXT / 2] = "";
 	size_t used = 0, told = 0;
 
-	for (size_t i = 0; i < o->count && told < NAMES_TOLD; i++, told++) {
+	for (size_t i = 0; i < count && told < NAMES_TOLD; i++, told++) {
 		char one[400];
 
 		snprintf(one, sizeof(one), "%s%lld (%.80s)", told ? ", " : "",
-			 (long long)o->items[i].number, o->items[i].name);
+			 (long long)there[i].number, there[i].name);
 		if (used + strlen(one) + 1 > sizeof(known))
 			break;
 		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s", one);
 	}
 	return dinst_fail(v->e, DINST_USAGE, "%.120s: %s has no such %s; there are %s%s", r->text,
 			  target_name(v->s->target), what, told ? known : "none",
-			  told < o->count ? ", ..." : "");
+			  told < count ? ", ..." : "");
 }
 
 static int set_keys(struct evaluation *v, struct focus_resource *r, const struct objects *o)
@@ -333,30 +350,23 @@ static int merge_twins(struct evaluation *v, const struct focus_resource *r,
 }
 
 /* Keeps what the word names; a number that names one is taken as it is. */
-static int keep_matching(struct evaluation *v, const struct focus_resource *r, struct objects *o,
-			 const char *what)
+static int keep_wanted(struct evaluation *v, const struct focus_resource *r, struct objects *o,
+		       const char *what)
 {
-	const char *word = last_part(r);
 	struct objects all = *o;
 	size_t kept = 0;
-	int64_t number;
-	bool named = whole_number(word, &number);
 
-	for (size_t i = 0; i < all.count; i++) {
-		const bool by_number =
-			named && (o->items[i].number == number || o->items[i].outside == number);
-
-		if (by_number || (!named && object_matches(&o->items[i], word))) {
+	for (size_t i = 0; i < all.count; i++)
+		if (is_wanted(&o->items[i], o->wanted)) {
 			struct object found = o->items[i];
 
 			o->items[i] = o->items[kept];
 			o->items[kept++] = found;
 		}
-	}
 	o->count = kept;
 	if (!kept)
 		return none_matches(v, r, &all, what);
-	return strcmp(r->resource.hierarchy, "Machine") ? 0 : merge_twins(v, r, &all, o);
+	return o->all ? merge_twins(v, r, &all, o) : 0;
 }
 
 static int find_objects(struct evaluation *v, struct focus_resource *r, bool each,
@@ -364,7 +374,10 @@ static int find_objects(struct evaluation *v, struct focus_resource *r, bool eac
 			struct focus_resource **out, size_t *count)
 {
 	const char *word = last_part(r);
-	struct objects o = {0};
+	struct wanted wanted = {
+		.text = r->text, .word = word, .sockets = !strcmp(r->resource.parts[0], "Socket")};
+	/* Of processes those that have the number of one that is wanted are looked at, too. */
+	struct objects o = {.wanted = &wanted, .all = list == list_processes};
 	int status;
 
 	*out = r;
@@ -373,11 +386,10 @@ static int find_objects(struct evaluation *v, struct focus_resource *r, bool eac
 		r->value = (struct value){.kind = VALUE_ANY};
 		return 0;
 	}
+	wanted.by_number = whole_number(word, &wanted.number);
 	status = list(v, &o);
-	if (status >= 0 && !strcmp(r->resource.parts[0], "Socket"))
-		keep_sockets(&o);
 	if (status >= 0)
-		status = keep_matching(v, r, &o, what);
+		status = keep_wanted(v, r, &o, what);
 	if (status >= 0 && each && is_pattern(word))
 		status = each_object(v, r, &o, out, count);
 	else if (status >= 0 && o.count == 1)

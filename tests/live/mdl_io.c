@@ -6,6 +6,8 @@
 #include "tests/live/harness_thread.h"
 #include "tests/live/mdl_help.h"
 
+enum { MANY = 17000 };
+
 /* rchar + wchar */
 static int64_t characters(pid_t pid)
 {
@@ -267,6 +269,35 @@ static void test_no_descriptor(void **state)
 	mdl_end(h);
 }
 
+/* A path names all descriptors that are open on it, however many others there are; of too many it is said. */
+static void test_many_descriptors(void **state)
+{
+	struct harness *h = *state;
+	const char *late;
+	int64_t before;
+	unsigned id;
+
+	begin(h);
+	late = mdl_ask(h, "many %d", MANY);
+	if (mdl_number(late, "late") < 0) {
+		mdl_ask(h, "few 0");
+		print_message("skipped: a process may not have %d descriptors here\n", MANY);
+		skip();
+	}
+	id = mdl_insert(h, "io_ops", "/File/*mdl_io*");
+	mdl_ask(h, "late 5");
+	assert_int_equal(mdl_value(h, id), 5);
+	before = mdl_number(mdl_ask(h, "files 1"), "fd_ops");
+	assert_int_equal(mdl_value(h, id), 5 + before);
+	assert_int_not_equal(harness_dinst(h, NULL, "insert", "io_ops", "/File/dev/null", "-p",
+					   harness_number(h->pid)),
+			     0);
+	if (!strstr(h->messages, "16384"))
+		fail_msg("it says: %s", h->messages);
+	mdl_ask(h, "few 0");
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +308,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_handler, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_second, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_no_descriptor, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_many_descriptors, harness_setup,
 						harness_teardown),
 	};
 

@@ -8,6 +8,10 @@
  *   files R     a file, a pipe, stdio: all that /proc/PID/io counts
  *   sockets R   a pair of sockets (/proc/PID/io does not count these)
  *   fail R      operations that fail: none counts
+ *   many N      opens /dev/null N times, and then the file once more; "late FD", or "late -1"
+ *               where the limits forbid so many
+ *   late N      N operations on that one
+ *   few 0       closes all of them
  *   wait MS     a thread reads a pipe that is written to after MS; "waited NS from FD"
  *   signal MS   the same, and half way a signal's handler of that thread writes to another pipe
  */
@@ -19,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -145,6 +150,34 @@ static void wait_once(long ms, int signals)
 	waited = (long)ns;
 }
 
+static int *opened, late = -1;
+static long opened_count;
+
+static void open_many(long n)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	opened = calloc(n, sizeof(*opened));
+	while (opened_count < n && (opened[opened_count] = open("/dev/null", O_RDONLY)) >= 0)
+		opened_count++;
+	late = opened_count == n ? dup(file) : -1;
+	printf("late %d\n", late);
+}
+
+static void close_many(void)
+{
+	while (opened_count)
+		close(opened[--opened_count]);
+	free(opened);
+	if (late >= 0)
+		close(late);
+	late = -1;
+	puts("done");
+}
+
 int main(void)
 {
 	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -168,8 +201,18 @@ int main(void)
 			printf("waited %ld from %d\n", waited, pipes[0]);
 			continue;
 		}
+		if (!strcmp(name, "many")) {
+			open_many(rounds);
+			continue;
+		}
+		if (!strcmp(name, "few")) {
+			close_many();
+			continue;
+		}
 		for (int i = 0; i < rounds; i++) {
-			if (!strcmp(name, "files")) {
+			if (!strcmp(name, "late")) {
+				book(late, pwrite(late, buffer, 10, 0));
+			} else if (!strcmp(name, "files")) {
 				files_once(i);
 				stdio_once();
 			} else if (!strcmp(name, "sockets")) {
