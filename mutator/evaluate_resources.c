@@ -349,6 +349,12 @@ static int merge_twins(struct evaluation *v, const struct focus_resource *r,
 	return 0;
 }
 
+/* A thread, a process or a file may have that name, too. */
+static bool is_of_sockets(const struct mdl_resource *r)
+{
+	return !strcmp(r->hierarchy, "File") && r->part_count > 1 && !strcmp(r->parts[0], "Socket");
+}
+
 /* Keeps what the word names; a number that names one is taken as it is. */
 static int keep_wanted(struct evaluation *v, const struct focus_resource *r, struct objects *o,
 		       const char *what)
@@ -375,7 +381,7 @@ static int find_objects(struct evaluation *v, struct focus_resource *r, bool eac
 {
 	const char *word = last_part(r);
 	struct wanted wanted = {
-		.text = r->text, .word = word, .sockets = !strcmp(r->resource.parts[0], "Socket")};
+		.text = r->text, .word = word, .sockets = is_of_sockets(&r->resource)};
 	/* Of processes those that have the number of one that is wanted are looked at, too. */
 	struct objects o = {.wanted = &wanted, .all = list == list_processes};
 	int status;

@@ -145,15 +145,18 @@ static int64_t element(struct harness *h, unsigned id, size_t *count, int64_t ke
 static void test_threads(void **state)
 {
 	struct harness *h = *state;
-	unsigned one, both, every;
+	unsigned one, both, every, kind;
 	size_t count;
 
 	setup(h);
+	/* Named as what is a kind of files is. */
+	kind = mdl_insert(h, "calls", "/Code/evaluate-counts/leaf", "/Process/Socket");
 	one = mdl_insert(h, "calls", "/Code/evaluate-counts/leaf", "/Process/long-1");
 	both = mdl_insert(h, "calls", "/Code/evaluate-counts/leaf", "/Process/long-*");
 	every = mdl_insert(h, "calls", "/Code/evaluate-counts/leaf", "/Process/*");
 	mdl_ask(h, "work %d", ROUNDS);
 	mdl_ask(h, "go %d", ROUNDS);
+	assert_int_equal(mdl_value(h, kind), 4 * ROUNDS);
 	assert_int_equal(mdl_value(h, one), 2 * ROUNDS);
 	assert_int_equal(mdl_value(h, both), 3 * ROUNDS);
 	element(h, both, &count, 0);

@@ -6,7 +6,7 @@
  *
  * Prints "ready". Commands, each answered with "done":
  *   go N      outer(0) to outer(N - 1), by the main thread
- *   work N    threads long-0, long-1 and other-0 call leaf() N, 2 N and 4 N times
+ *   work N    threads long-0, long-1 and Socket call leaf() N, 2 N and 4 N times
  *   short N   N threads, one after the other, of which every other one ends by
  *             pthread_exit() in the middle of ender()
  *   fork N    a child that calls leaf() N times
@@ -92,7 +92,7 @@ static void *short_thread(void *n)
 
 static void *long_thread(void *number)
 {
-	static const char *const names[LONG] = {"long-0", "long-1", "other-0"};
+	static const char *const names[LONG] = {"long-0", "long-1", "Socket"};
 	const long i = (long)number;
 
 	prctl(PR_SET_NAME, names[i]);
