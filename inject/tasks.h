@@ -9,7 +9,7 @@
 
 #include "inject/target.h"
 
-/* The id that a thread of process `pid` has in its own pid namespace; 0 if it cannot be told. */
+/* The id that a thread of process `pid` has in its own pid namespace; 0 if it cannot be told: errno is why. */
 pid_t task_own_id(pid_t pid, pid_t tid);
 
 /*

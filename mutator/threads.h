@@ -148,7 +148,8 @@ void threads_bring_home(struct session *s);
  * family now, in units of its clock, added to what total() gives: read so that
  * the sum is one that was true at one moment (the versions in the records are
  * the same before and after total() was called). Does not stop anything.
- * DINST_NOT_PERMITTED, here and below: the target lives, and may not be looked at any more.
+ * Here and below: DINST_NOT_PERMITTED: the target lives, and may not be looked at any more;
+ * DINST_BUSY: for want of descriptors or memory it, or the family, cannot be looked at now.
  */
 int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock,
 		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,

@@ -6,6 +6,8 @@
  * only what was seen the same before and after its total was read is added up.
  * Everything read is outside input. Never stops or changes the target.
  */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,28 +33,50 @@ static void forget_family(struct threads *t)
 	t->family = NULL;
 }
 
-/* The processes forked from the target that share its state; looked for a few times a second. */
-static void find_family(struct session *s)
+static int fail_lack(const struct session *s, struct dinst_error *e)
+{
+	return dinst_fail(e, DINST_BUSY,
+			  "what the threads of process %d, and of those forked from it, are doing "
+			  "cannot be told just now: no descriptor or no memory to look; try again "
+			  "later",
+			  (int)s->pid);
+}
+
+/*
+ * The processes forked from the target that share its state; looked for a few times a second. Who has
+ * ended or may not be looked at is left out; what we lack is told.
+ */
+static int find_family(struct session *s, struct dinst_error *e)
 {
 	struct threads *t = s->threads;
 	const uint64_t now = clock_ns();
 	pid_t *pids = NULL;
 	size_t count = 0;
+	int status = 0;
 
 	if (t->family_ns && now - t->family_ns < FAMILY_NS)
-		return;
+		return 0;
 	forget_family(t);
-	t->family_ns = now;
+	t->family_ns = 0;
 	if (!threads_find_family(s, &pids, &count))
-		return;
+		return fail_lack(s, e);
 	t->family = calloc(count + 1, sizeof(struct target *));
-	for (size_t i = 0; t->family && i < count; i++) {
+	if (!t->family)
+		status = DINST_NO_MEMORY;
+	for (size_t i = 0; i < count && status != DINST_BUSY && status != DINST_NO_MEMORY; i++) {
 		struct dinst_error ignored = {0};
 
-		if (target_open(pids[i], &t->family[t->family_count], &ignored) >= 0)
+		status = target_open(pids[i], &t->family[t->family_count], &ignored);
+		if (status >= 0)
 			t->family_count++;
 	}
 	free(pids);
+	if (status == DINST_BUSY || status == DINST_NO_MEMORY) {
+		forget_family(t);
+		return fail_lack(s, e);
+	}
+	t->family_ns = now;
+	return 0;
 }
 
 /* --------------------------------------------------------------- the look */
@@ -195,12 +219,14 @@ struct own_ids {
 	pid_t pid;	      /* 0: not looked up */
 	struct own_id *items; /* by `own` */
 	size_t count;
+	int lack; /* what could not be read for want of descriptors or memory, or 0 */
 };
 
 static void own_ids_release(struct own_ids *ids)
 {
 	free(ids->items);
-	memset(ids, 0, sizeof(*ids));
+	ids->items = NULL;
+	ids->count = 0;
 }
 
 static int by_own_id(const void *a, const void *b)
@@ -210,19 +236,32 @@ static int by_own_id(const void *a, const void *b)
 	return (x->own > y->own) - (x->own < y->own);
 }
 
+/* As task_own_id(). */
+static pid_t own_id_of(pid_t pid, pid_t tid, struct own_ids *ids)
+{
+	pid_t own;
+
+	errno = 0;
+	own = task_own_id(pid, tid);
+	if (!own)
+		proc_note_lack(&ids->lack, -errno);
+	return own;
+}
+
 static void own_ids_read(struct own_ids *ids, pid_t pid)
 {
-	pid_t *tids;
+	struct proc_ids tids = {0};
 
 	own_ids_release(ids);
 	ids->pid = pid;
-	tids = task_list(pid, &ids->count);
-	ids->items = calloc(ids->count + 1, sizeof(*ids->items));
-	if (!tids || !ids->items)
-		ids->count = 0;
-	for (size_t i = 0; i < ids->count; i++)
-		ids->items[i] = (struct own_id){task_own_id(pid, tids[i]), tids[i]};
-	free(tids);
+	proc_note_lack(&ids->lack, proc_tasks(pid, &tids));
+	ids->items = calloc(tids.count + 1, sizeof(*ids->items));
+	if (!ids->items)
+		ids->lack = -ENOMEM;
+	for (size_t i = 0; ids->items && i < tids.count; i++)
+		ids->items[ids->count++] =
+			(struct own_id){own_id_of(pid, tids.ids[i], ids), tids.ids[i]};
+	proc_ids_release(&tids);
 	if (ids->count)
 		qsort(ids->items, ids->count, sizeof(*ids->items), by_own_id);
 }
@@ -244,7 +283,7 @@ static pid_t task_of(const struct look *l, struct own_ids *ids)
 	const struct own_id wanted = {.own = (pid_t)l->owner}, *found;
 	const pid_t pid = target_pid(l->target);
 
-	if (task_own_id(pid, wanted.own) == wanted.own)
+	if (own_id_of(pid, wanted.own, ids) == wanted.own)
 		return wanted.own;
 	/* Or it is in a namespace of its own. */
 	if (ids->pid != pid)
@@ -260,12 +299,18 @@ static pid_t task_of(const struct look *l, struct own_ids *ids)
 /* CPU time of another process's thread in ns, as of the last tick. */
 static uint64_t thread_time(const struct look *l, struct own_ids *ids)
 {
-	struct proc_usage usage = {0};
 	const pid_t tid = task_of(l, ids);
+	char path[64], text[100];
+	ssize_t got;
 
-	if (tid)
-		proc_usage_read(tid, &usage);
-	return usage.known ? usage.run_ns : 0;
+	if (!tid)
+		return 0;
+	/* Documentation/scheduler/sched-stats.rst: the first number. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)target_pid(l->target),
+		 (int)tid);
+	got = proc_read(path, text, sizeof(text));
+	proc_note_lack(&ids->lack, (int)got);
+	return got > 0 ? strtoull(text, NULL, 10) : 0;
 }
 
 static uint64_t process_time(pid_t pid)
@@ -333,15 +378,16 @@ static uint64_t running_of(const struct threads *t, const struct look *l, enum a
 	return now > l->words[1] ? now - l->words[1] : 0;
 }
 
-static uint64_t running(const struct threads *t, const struct looks *l, enum arch_clock clock)
+static int running(const struct session *s, const struct looks *l, enum arch_clock clock,
+		   uint64_t *sum, struct dinst_error *e)
 {
 	struct own_ids ids = {0};
-	uint64_t sum = 0;
 
+	*sum = 0;
 	for (size_t i = 0; i < l->count; i++)
-		sum += running_of(t, &l->items[i], clock, &ids);
+		*sum += running_of(s->threads, &l->items[i], clock, &ids);
 	own_ids_release(&ids);
-	return sum;
+	return ids.lack ? fail_lack(s, e) : 0;
 }
 
 /* Nothing was stopped between the two looks, and nothing was about to be. */
@@ -372,12 +418,13 @@ int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock
 		*value = total(arg);
 		return 0;
 	}
-	find_family(s);
+	status = find_family(s, e);
 	for (unsigned try = 0; status >= 0 && try < TRIES; try++) {
 		status = look_around(s, offset, &before, e);
+		if (status >= 0)
+			status = running(s, &before, clock, &sum, e);
 		if (status < 0)
 			break;
-		sum = running(s->threads, &before, clock);
 		sum += total(arg);
 		status = look_around(s, offset, &after, e);
 		/* Where they stop all the time, the last sum is off by one interval at most. */
@@ -399,8 +446,9 @@ int threads_read_word(struct session *s, uint32_t offset,
 
 	if (!s->threads || !s->threads->area)
 		return 0;
-	find_family(s);
-	status = look_around(s, offset, &looks, e);
+	status = find_family(s, e);
+	if (status >= 0)
+		status = look_around(s, offset, &looks, e);
 	for (size_t i = 0; status >= 0 && i < looks.count; i++)
 		each(arg, (pid_t)looks.items[i].owner, looks.items[i].words[0]);
 	free(looks.items);
@@ -438,8 +486,9 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 
 	if (!s->threads || !s->threads->area)
 		return 0;
-	find_family(s);
-	status = look_around(s, offset, &timers, e);
+	status = find_family(s, e);
+	if (status >= 0)
+		status = look_around(s, offset, &timers, e);
 	if (status >= 0 && beside)
 		status = look_around(s, beside, &words, e);
 	for (size_t i = 0; status >= 0 && i < timers.count; i++) {
@@ -447,7 +496,7 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 		const uint64_t units = running_of(s->threads, l, clock, &ids);
 
 		if (l->target != process)
-			pid = task_own_id(target_pid(l->target), target_pid(l->target));
+			pid = own_id_of(target_pid(l->target), target_pid(l->target), &ids);
 		process = l->target;
 		if (units)
 			each(arg, &(struct threads_running){.pid = pid,
@@ -455,6 +504,8 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 							    .word = word_beside(&words, l, &from),
 							    .units = units});
 	}
+	if (status >= 0 && ids.lack)
+		status = fail_lack(s, e);
 	own_ids_release(&ids);
 	free(timers.items);
 	free(words.items);

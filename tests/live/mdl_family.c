@@ -3,11 +3,13 @@
  * mdl_family.c - flags and activations in processes that the target forks, and
  * in modules that it loads and unloads.
  */
+#include "mutator/variable.h"
 #include "tests/live/harness_session.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char text[] =
@@ -255,12 +257,87 @@ static void test_half_patched_meanwhile(void **state)
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
+/* What that instance is worth; *e says why it cannot be told. */
+static int read_value(struct session *s, unsigned id, int64_t *value, struct dinst_error *e)
+{
+	struct variable_value v = {0};
+	struct instance *i = s->instances;
+	int status;
+
+	while (i && i->id != id)
+		i = i->next;
+	assert_non_null(i);
+	status = instance_read(i, 0, &v, e);
+	*value = v.value;
+	variable_value_release(&v);
+	return status;
+}
+
+/*
+ * No descriptor is left when a timer is read that runs in a child, too: that the child's part cannot be
+ * read is told, instead of a value without it
+ */
+static void test_no_descriptor(void **state)
+{
+	enum { PAUSE_US = 300000 };
+	static const char *const metrics[] = {"wall_inclusive", "cpu_inclusive"};
+	struct harness *h = *state;
+	struct session *s = begin(h, "mdl_threads");
+	struct dinst_error e = {0};
+	struct rlimit before, least;
+	int64_t value[2], now;
+	unsigned timers[2];
+
+	for (int k = 0; k < 2; k++)
+		timers[k] = insert(s, metrics[k], "/Code/mdl_threads/work_3");
+	insert(s, "wall_inclusive", "/Code/mdl_threads/leaf");
+	harness_send(h, "fork\n");
+	assert_non_null(strstr(harness_line(h, HARNESS_ANSWER_MS), "child "));
+	usleep(PAUSE_US);
+	for (int k = 0; k < 2; k++)
+		assert_true(read_value(s, timers[k], &value[k], &e) >= 0);
+	assert_true(value[0] >= 2ll * PAUSE_US * 1000);
+	/* Children are looked for again some time later. */
+	usleep(PAUSE_US);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	least = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+	for (int k = 0; k < 2; k++) {
+		int status;
+
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &least), 0);
+		status = read_value(s, timers[k], &now, &e);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		if (status != DINST_BUSY)
+			fail_msg("%s: status %d, %lld ns of %lld: %s", metrics[k], status,
+				 (long long)now, (long long)value[k], e.text);
+		dinst_error_clear(&e);
+		assert_true(read_value(s, timers[k], &now, &e) >= 0);
+		assert_true(now >= value[k]);
+		/* Nor can the clock of a thread that is known be read. */
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &least), 0);
+		status = read_value(s, timers[k], &now, &e);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		assert_int_equal(status, k ? DINST_BUSY : 0);
+		dinst_error_clear(&e);
+		usleep(PAUSE_US);
+	}
+	harness_send(h, "join\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_child_came_first),	   CASE(test_children_later),
-		CASE(test_private_arena),	   CASE(test_waits_for_its_module),
+		CASE(test_child_came_first),
+		CASE(test_children_later),
+		CASE(test_private_arena),
+		CASE(test_waits_for_its_module),
 		CASE(test_half_patched_meanwhile),
+		cmocka_unit_test_setup_teardown(test_no_descriptor, harness_setup,
+						harness_teardown),
 	};
 
 	return cmocka_run_group_tests_name("live/mdl_family", tests, NULL, NULL);
