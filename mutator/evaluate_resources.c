@@ -349,6 +349,27 @@ static int merge_twins(struct evaluation *v, const struct focus_resource *r,
 	return 0;
 }
 
+/* In a pid namespace one may have the number itself that another one has for us. */
+static int refuse_either(struct evaluation *v, const struct focus_resource *r,
+			 const struct objects *kept, const char *what)
+{
+	const struct object *inside = NULL, *outside = NULL;
+
+	for (size_t i = 0; i < kept->count; i++)
+		if (kept->items[i].number == kept->wanted->number)
+			inside = &kept->items[i];
+		else
+			outside = &kept->items[i];
+	if (!kept->wanted->by_number || !inside || !outside)
+		return 0;
+	return dinst_fail(
+		v->e, DINST_REFUSED,
+		"%.120s may be %s %ld, which calls itself %lld in its pid namespace, or %s "
+		"%ld, which calls itself %lld there: name either by its other number",
+		r->text, what, inside->outside, (long long)inside->number, what, outside->outside,
+		(long long)outside->number);
+}
+
 /* A thread, a process or a file may have that name, too. */
 static bool is_of_sockets(const struct mdl_resource *r)
 {
@@ -372,6 +393,8 @@ static int keep_wanted(struct evaluation *v, const struct focus_resource *r, str
 	o->count = kept;
 	if (!kept)
 		return none_matches(v, r, &all, what);
+	if (refuse_either(v, r, o, what) < 0)
+		return DINST_REFUSED;
 	return o->all ? merge_twins(v, r, &all, o) : 0;
 }
 

@@ -46,6 +46,53 @@ static void test_contained_workers(void **state)
 }
 
 /*
+ * fear I1: a thread of a pid namespace has the id in there that another one has for us: that number could be
+ * either, and is not taken for both
+ */
+static void test_namesake(void **state)
+{
+	struct harness *h = *state;
+	json_t *rows = NULL;
+	pid_t workers[2];
+	char focus[32], worker[32];
+	const char *line;
+	unsigned id;
+
+	harness_start(h, "life-family", NULL);
+	harness_send(h, "contain 1\n");
+	line = harness_line(h, HARNESS_ANSWER_MS);
+	assert_int_equal(strncmp(line, "workers ", 8), 0);
+	assert_int_equal(harness_numbers(line + 8, workers, 2), 1);
+	snprintf(worker, sizeof(worker), "%d", (int)workers[0]);
+	if (strcmp(mdl_ask(h, "namesake"), "done")) {
+		ask(h, "dismiss");
+		print_message("skipped: a thread's id cannot be chosen here\n");
+		skip();
+	}
+	assert_int_equal(harness_dinst(h, NULL, "attach", worker), 0);
+	snprintf(focus, sizeof(focus), "/Process/%d", (int)workers[0]);
+	if (harness_dinst(h, NULL, "insert", "calls", "-p", worker, "/Code/life-family/handle",
+			  focus) == 0)
+		fail_msg("%s is inserted", focus);
+	if (!strstr(h->messages, "which calls itself 1"))
+		fail_msg("it says: %s", h->messages);
+	if (harness_dinst(h, &rows, "insert", "calls", "-p", worker, "/Code/life-family/handle",
+			  "/Process/1") != 0)
+		fail_msg("it says: %s", h->messages);
+	id = (unsigned)harness_integer(rows, "id");
+	json_decref(rows);
+	ask(h, "requests 100");
+	rows = NULL;
+	assert_int_equal(harness_dinst(h, &rows, "read", harness_number(id), "-p", worker), 0);
+	assert_int_equal(harness_integer(rows, "value"), 100);
+	json_decref(rows);
+	assert_int_equal(harness_dinst(h, NULL, "detach", worker), 0);
+	ask(h, "dismiss");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
  * fear G1: workers that were forked when a function's entry was patched and its exits were not run
  * through the entry's code, and never come to the exits': what would be timed there without an end is
  * refused, until nothing is left in them; what they only count goes on.
@@ -100,6 +147,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_contained_workers),
+		CASE(test_namesake),
 		CASE(test_half_patched),
 	};
 

@@ -7,6 +7,8 @@
  * once a result was:
  *   serve N       N workers are forked and wait; "workers PID..." with theirs
  *   contain N     the same, each as the first process of a pid namespace of its own
+ *   namesake      the first worker, which is contained, makes a thread that has the id in there that
+ *                 the worker has for us; "no" if it cannot
  *   requests N    each worker handles N requests (calls handle())
  *   replace       the first worker is told to end, and a new one takes its place; "worker PID"
  *   strict worker|self  the first worker, or we, enter the strict mode of seccomp
@@ -29,6 +31,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +44,9 @@
 
 #define KEEP __attribute__((noinline, noclone))
 
-#define STRICT LONG_MAX /* as an order */
+/* As orders; to the second an id is added. */
+#define STRICT	 LONG_MAX
+#define NAMESAKE (LONG_MAX / 2)
 
 enum { WORKERS_MAX = 64, STACK = 65536, MB = 1 << 20 };
 
@@ -101,6 +106,33 @@ static void end_strictly(int status)
 		syscall(SYS_exit, status);
 }
 
+static atomic_long namesake;
+
+static void *be_namesake(void *arg)
+{
+	atomic_store(&namesake, syscall(SYS_gettid));
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* True if the thread got that id. */
+static bool make_namesake(long id)
+{
+	const int last = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
+	pthread_t thread;
+	char text[32];
+	const int length = snprintf(text, sizeof(text), "%ld", id - 1);
+	const bool set = last >= 0 && write(last, text, (size_t)length) == length;
+
+	close(last);
+	if (!set || pthread_create(&thread, NULL, be_namesake, NULL))
+		return false;
+	while (!atomic_load(&namesake))
+		usleep(1000);
+	return atomic_load(&namesake) == id;
+}
+
 static void be_worker(int orders, int answers)
 {
 	long n;
@@ -108,8 +140,10 @@ static void be_worker(int orders, int answers)
 	while (read(orders, &n, sizeof(n)) == sizeof(n) && n >= 0) {
 		if (n == STRICT)
 			enter_strict_mode();
-		else
+		else if (n < NAMESAKE)
 			handle_all(n);
+		else if (!make_namesake(n - NAMESAKE))
+			n = 0;
 		if (write(answers, &n, sizeof(n)) != sizeof(n))
 			_exit(98);
 	}
@@ -194,6 +228,17 @@ static void strict_worker(void)
 	if (read(workers[0].answers, &answer, sizeof(answer)) != sizeof(answer))
 		wrong = 1;
 	puts(wrong ? "wrong" : "done");
+}
+
+static void ask_for_namesake(void)
+{
+	const long wanted = NAMESAKE + workers[0].pid;
+	long answer;
+
+	order(&workers[0], wanted);
+	if (read(workers[0].answers, &answer, sizeof(answer)) != sizeof(answer))
+		wrong = 1;
+	puts(wrong ? "wrong" : answer == wanted ? "done" : "no");
 }
 
 /* --------------------------------------------------------- odd processes */
@@ -359,6 +404,8 @@ static void obey(const char *line)
 	} else if (sscanf(line, "call %ld", &n) == 1) {
 		handle_all(n);
 		puts(wrong ? "wrong" : "done");
+	} else if (!strcmp(line, "namesake\n")) {
+		ask_for_namesake();
 	} else if (!strcmp(line, "strict worker\n")) {
 		strict_worker();
 	} else if (!strcmp(line, "strict self\n")) {
