@@ -5,7 +5,10 @@ function __dinst_complete
     set -l words (commandline -opc)
     set -l program $words[1]
     set -e words[1]
-    set -l current (commandline -ct)
+    # without its quotes, of which the last one may be still to come; fish itself quotes what is offered
+    set -l token (commandline -ct)
+    set -l quote (string match -r '^["\']' -- $token)
+    set -l current (string unescape -- "$token$quote"; or string unescape -- "$token")
     set -l found ($program --complete -- $words "$current" 2>/dev/null </dev/null)
     if test "$found[1]" = :files
         __fish_complete_path "$current"

@@ -11,6 +11,10 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/dinst-completion-XXXXXX") || exit 1
 export DINST_SOCKET=$work/d.sock
 # A name that nobody else has, so that it can be completed.
 target=$work/dinst-prey
+# Names that anyone may give to a process: a shell that took them for more than words would make
+# the file x.
+hard=("zq\$(>x)\`>x\`\"!\\'" "zr\\!\`>x\`\$(>x)\"")
+pids=()
 pid=
 bad=0
 
@@ -21,7 +25,7 @@ tm() {
 finish() {
 	tm kill-server 2>/dev/null
 	timeout 60 "$build/dinst" stop >/dev/null 2>&1
-	[ -n "$pid" ] && kill "$pid" 2>/dev/null
+	kill $pid "${pids[@]}" 2>/dev/null
 	rm -rf "$work"
 }
 trap finish EXIT
@@ -40,8 +44,13 @@ ln -s "$build/dinst" "$work/bin/dinst"
 cp "$build/examples/demo-server" "$target"
 "$target" "$work/socket" 2 >/dev/null 2>&1 &
 pid=$!
+for name in "${hard[@]}"; do
+	cp "$build/examples/demo-server" "$work/$name"
+	"$work/$name" "$work/socket-${#pids[@]}" 2 >/dev/null 2>&1 &
+	pids+=($!)
+done
 for _ in $(seq 600); do
-	[ -S "$work/socket" ] && break
+	[ -S "$work/socket" ] && [ -S "$work/socket-0" ] && [ -S "$work/socket-1" ] && break
 	sleep 0.1
 done
 PATH=$work/bin:$PATH
@@ -63,6 +72,9 @@ check --name attach --n
 check dinst-prey attach dinst-p
 check "$pid" doctor "${pid%?}"
 check dinst-prey watch -p dinst-p
+for name in "${hard[@]}"; do
+	check "$name" attach "${name:0:2}"
+done
 check calls insert cal
 check :files metrics --check ''
 check :files run ''
@@ -113,6 +125,31 @@ press() {
 	bad=$((bad + 1))
 }
 
+# names SHELL TYPED NAME: TYPED and a tabulator make an argument of a command line that is NAME,
+# letter for letter, once the shell has read it; and nothing else is run by it.
+names() {
+	local shell=$1 typed=$2 name=$3 line="dinst attach $2"
+
+	rm -f "$work/home/said" "$work/home/x"
+	tm send-keys -t "$shell" C-u
+	tm send-keys -t "$shell" C-l
+	tm send-keys -t "$shell" -l "$line"
+	shows "$shell" "$line" && tm send-keys -t "$shell" Tab
+	shows "$shell" ">x" || bad=$((bad + 1))
+	tm send-keys -t "$shell" C-a
+	tm send-keys -t "$shell" -l "said "
+	tm send-keys -t "$shell" Enter
+	for _ in $(seq 200); do
+		[ -f "$work/home/said" ] && break
+		sleep 0.1
+	done
+	[ "$(cat "$work/home/said" 2>&1)" = "$name" ] && [ ! -e "$work/home/x" ] && return
+	echo "FAIL completion $shell: '$line' did not name $name: $(ls "$work/home")"
+	tm capture-pane -p -t "$shell" | grep . | tail -8
+	tm send-keys -t "$shell" C-c
+	bad=$((bad + 1))
+}
+
 # one SHELL COMMAND...: starts it in tmux and tries it.
 one() {
 	local shell=$1 before=$bad
@@ -121,7 +158,7 @@ one() {
 		echo "SKIP completion $shell is not installed"
 		return
 	}
-	tm new-session -d -s "$shell" -x 150 -y 50 "env" -i "PATH=$PATH" TERM=screen "HOME=$work/home" \
+	tm new-session -d -s "$shell" -c "$work/home" -x 150 -y 50 "env" -i "PATH=$PATH" TERM=screen "HOME=$work/home" \
 		"ZDOTDIR=$work/zsh" "DINST_SOCKET=$DINST_SOCKET" LC_ALL=C.UTF-8 "$@"
 	for _ in $(seq 1200); do
 		tm capture-pane -p -t "$shell" | grep -q 'ready>' && break
@@ -139,20 +176,29 @@ one() {
 	press "$shell" "dinst -p pre" "dinst -p prey "
 	touch "$work/home/some-metrics.mdl"
 	press "$shell" "dinst metrics --check $work/home/some-m" "$work/home/some-metrics.mdl "
+	for name in "${hard[@]}"; do
+		for quote in '' \" \'; do
+			names "$shell" "$quote${name:0:2}" "$name"
+		done
+	done
 	tm kill-session -t "$shell"
 	[ "$bad" -eq "$before" ] && echo "PASS completion $shell"
 }
 
+# in front of a command line, keeps the word that "dinst attach" would be given
+said="said() { printf '%s\\n' \"\${@:3}\" >said.new; mv said.new said; }"
 cat >"$work/bashrc" <<END
 PS1='ready> '
 [ -f /usr/share/bash-completion/bash_completion ] && . /usr/share/bash-completion/bash_completion
 . '$PWD/completions/dinst.bash'
+$said
 END
 cat >"$work/zsh/.zshrc" <<END
 PROMPT='ready> '
 fpath=('$PWD/completions' \$fpath)
 autoload -U compinit
 compinit -u -D
+$said
 END
 mkdir -p "$work/home/.config/fish/completions"
 cp completions/dinst.fish "$work/home/.config/fish/completions/"
@@ -161,6 +207,10 @@ function fish_prompt
     echo -n 'ready> '
 end
 function fish_greeting
+end
+function said
+    printf '%s\\n' \$argv[3..-1] >said.new
+    mv said.new said
 end
 END
 one bash bash --noprofile --rcfile "$work/bashrc" -i
