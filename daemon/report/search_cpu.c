@@ -126,24 +126,25 @@ static unsigned busy_threads(const struct search_facts *f)
 	return busy;
 }
 
-void search_cpu_tests(struct search *s, struct search_tests *t)
+/* Which threads are in the culprit, where each of its calls can be timed. */
+static void threads(struct search *s, struct search_part *p, struct search_tests *t)
 {
-	struct search_part *p = s->parts[SEARCH_CPU];
+	double left = s->limit * PLANNED;
+	enum search_measure what;
 
-	if (p->stage == RATES)
-		begin(s, p);
-	if (p->done)
-		return;
-	if (p->stage == RATES)
-		for (size_t i = 0; i < p->candidate_count; i++)
-			search_test_function(s, t, MEASURE_CALLS, COUNTED_S, (long)i,
-					     p->candidates[i].function);
-	else if (p->stage == TIMES)
-		times(s, p, t);
-	else if (p->has_culprit && busy_threads(&s->facts) > 1)
-		search_test_function(s, t, MEASURE_CPU_THREADS, THREADS_S, 0, p->culprit);
-	else
+	p->done = !p->has_culprit || busy_threads(&s->facts) < 2;
+	for (size_t i = 0; !p->done && i < p->candidate_count; i++) {
+		if (p->candidates[i].function != p->culprit ||
+		    (choose(&p->candidates[i], &left, &what) && what == MEASURE_CPU))
+			continue;
+		search_note(s,
+			    "which threads are in %s() was not measured: to time each of its "
+			    "calls would cost more than the limit",
+			    s->chains.functions[p->culprit].function);
 		p->done = true;
+	}
+	if (!p->done)
+		search_test_function(s, t, MEASURE_CPU_THREADS, THREADS_S, 0, p->culprit);
 }
 
 /* -------------------------------------------------------------------- results */
@@ -353,6 +354,31 @@ static void take_threads(struct search *s, struct search_part *p, const struct s
 		n->share = e->value / test->value * p->node->share;
 		search_figure(n, "%.0f %% of a CPU in it", e->value * 100);
 	}
+}
+
+void search_cpu_tests(struct search *s, struct search_tests *t)
+{
+	struct search_part *p = s->parts[SEARCH_CPU];
+	const size_t others = t->count;
+
+	if (p->stage == RATES)
+		begin(s, p);
+	if (p->done)
+		return;
+	if (p->stage == RATES)
+		for (size_t i = 0; i < p->candidate_count; i++)
+			search_test_function(s, t, MEASURE_CALLS, COUNTED_S, (long)i,
+					     p->candidates[i].function);
+	if (p->stage == TIMES) {
+		times(s, p, t);
+		if (t->count > others)
+			return;
+		/* Nothing can be timed, no results will come: what looks say is all there is. */
+		take_times(s, p, NULL, 0);
+		p->stage++;
+	}
+	if (p->stage == THREADS && !p->done)
+		threads(s, p, t);
 }
 
 void search_cpu_take(struct search *s, struct search_test *list, size_t count)

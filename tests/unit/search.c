@@ -156,7 +156,7 @@ static bool measure(void *arg, struct search_test *tests, size_t count)
 
 		assert_true(tests[i].seconds > 0 && tests[i].seconds < 10);
 		answer(w, &tests[i]);
-		if (f && tests[i].what == MEASURE_CPU)
+		if (f && (tests[i].what == MEASURE_CPU || tests[i].what == MEASURE_CPU_THREADS))
 			planned += f->rate * 70 / 1e7;
 		if (f && tests[i].what == MEASURE_CPU_SAMPLED)
 			planned += f->rate * 4 / 1e7;
@@ -290,6 +290,32 @@ static void test_limit(void **state)
 	assert_string_equal(s.findings[0].function, "hash");
 	assert_true(s.note_count >= 1);
 	assert_non_null(strstr(s.notes[0], "hash() is called 400.0 million times a second"));
+	search_release(&s);
+}
+
+/* Where nothing that looks have shown can be timed, it is told by looks alone: nobody measures. */
+static void test_all_too_often(void **state)
+{
+	static const struct made_chain chains[] = {
+		{CHAIN_RUNS, 19, {"hash"}}, {CHAIN_RUNS, 1, {"parse"}}, {0}};
+	static const struct made_function functions[] = {
+		{"hash", 0.95, 4e8, false}, {"parse", 0.05, 4e8, false}, {0}};
+	struct world w = {.facts = busy(0.99), .chains = chains, .functions = functions};
+	struct search s;
+
+	(void)state;
+	/* A second thread that is busy: which of them it is would be measured next. */
+	w.facts.busiest[1] = (struct search_thread){.tid = 2, .name = "other", .cpu = 0.9};
+	w.facts.busiest_count = 2;
+	search(&s, &w);
+	assert_int_equal(s.finding_count, 1);
+	assert_string_equal(s.findings[0].function, "hash");
+	assert_true(s.findings[0].share > 0.94 && s.findings[0].share < 0.96);
+	assert_non_null(strstr(s.roots[SEARCH_CPU]->children[0]->figure, "by looks alone about"));
+	assert_int_equal(w.timed + w.sampled, 0);
+	assert_true(w.planned <= 10);
+	assert_non_null(strstr(s.notes[0], "looks at the stacks show it in 95 %"));
+	assert_non_null(strstr(s.notes[1], "which threads are in hash() was not measured"));
 	search_release(&s);
 }
 
@@ -492,7 +518,7 @@ int main(void)
 		cmocka_unit_test(test_split),	   cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_io),	   cmocka_unit_test(test_leak),
 		cmocka_unit_test(test_over),	   cmocka_unit_test(test_kinds),
-		cmocka_unit_test(test_chains),
+		cmocka_unit_test(test_chains),	   cmocka_unit_test(test_all_too_often),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
