@@ -5,7 +5,7 @@
  */
 'use strict';
 
-const SECOND = 1000, CHARTS = 12, SERIES = 8, HEATS = 4;
+const SECOND = 1000, CHARTS = 12, SERIES = 8, HEATS = 4, RATE_MS = 6000;
 const $ = (id) => document.getElementById(id);
 const page = {
 	session: null, token: '', state: null, values: new Map(), last: new Map(), rates: new Map(),
@@ -56,7 +56,8 @@ function showSessions(sessions) {
 	}));
 }
 
-function choose(name) {
+/* Shows another session, or none: what is known of the last one is not taken for its. */
+function turnTo(name) {
 	page.session = name;
 	for (const map of [page.values, page.last, page.rates, page.charts, page.heats])
 		map.clear();
@@ -65,6 +66,10 @@ function choose(name) {
 	$('charts').replaceChildren();
 	$('heats').replaceChildren();
 	showRows([]);
+}
+
+function choose(name) {
+	turnTo(name);
 	location.hash = name ? 'session=' + encodeURIComponent(name) : '';
 	refresh();
 }
@@ -115,6 +120,24 @@ function sayRate(row, rate) {
 	return (row.unit === 'bytes' ? bytes(rate) : number(rate)) + '/s';
 }
 
+/* Of every row, also of those that are not charted: which ones move most is seen from it. */
+function takeRates(rows) {
+	const now = performance.now(), values = new Map();
+
+	page.rates.clear();
+	for (const row of rows) {
+		if (typeof row.value !== 'number' || isLevel(row))
+			continue;
+		const before = (page.values.get(row.id) || []).filter((v, i, all) => now - v.now <= RATE_MS || i === all.length - 1);
+		const first = before[0];
+
+		values.set(row.id, [...before, {now, value: row.value}]);
+		if (first && now - first.now > SECOND / 2)
+			page.rates.set(row.id, (row.value - first.value) * 1000 / (now - first.now));
+	}
+	page.values = values;
+}
+
 function showRows(rows) {
 	const session = page.session;
 
@@ -150,7 +173,7 @@ function pickSeries(rows) {
 		groups.get(row.metric).push(row);
 	}
 	return [...groups.entries()].slice(0, CHARTS).map(([metric, list]) => ({
-		metric, count: list.length,
+		metric, count: list.length, all: list,
 		rows: list.sort((a, b) => (page.rates.get(b.id) || 0) - (page.rates.get(a.id) || 0) || b.value - a.value).slice(0, Math.min(SERIES, Math.max(1, Math.floor(64 / groups.size)))),
 	}));
 }
@@ -191,7 +214,8 @@ function showChart(group, histories, from, to) {
 
 	series.forEach((s, i) => s.color = color('--c' + i % 8));
 	const say = (v) => isLevel(first) ? sayValue(first, v) : sayRate(first, v);
-	const sum = group.rows.reduce((n, row) => n + (page.rates.get(row.id) || 0), 0);
+	const rates = group.all.map((row) => page.rates.get(row.id)).filter((rate) => rate !== undefined);
+	const sum = rates.length ? rates.reduce((n, rate) => n + rate, 0) : null;
 
 	card.title.textContent = group.metric;
 	card.about.textContent = group.count === 1 ? first.focus : series.length < group.count ? `the busiest ${series.length} of ${group.count}` : `${group.count} of it`;
@@ -221,12 +245,6 @@ async function showCharts(rows, from, to) {
 			card.element.remove();
 			page.charts.delete(metric);
 		}
-	for (const [id, h] of histories) {
-		const points = pointsOf(h).slice(-6);
-
-		if (points.length && h.style !== 'SampledFunction')
-			page.rates.set(id, points.reduce((n, p) => n + p[1], 0) / points.length);
-	}
 	const start = from || Math.min(to - 60 * SECOND, ...[...histories.values()].map((h) => h.start / 1e6));
 
 	for (const group of groups)
@@ -348,7 +366,7 @@ async function refreshOnce() {
 		$('version').textContent = state.version;
 		$('mode').textContent = state.read_only ? 'read-only' : 'changes take the token';
 		if (!sessions.some((s) => s.session === page.session))
-			page.session = sessions.length ? sessions[0].session : null;
+			turnTo(sessions.length ? sessions[0].session : null);
 		const s = sessions.find((one) => one.session === page.session);
 
 		showSessions(sessions);
@@ -356,17 +374,13 @@ async function refreshOnce() {
 		$('write').hidden = state.read_only || !s;
 		$('tiles').hidden = !s;
 		if (!s) {
-			showRows([]);
 			$('flame').hidden = true;
-			$('charts').replaceChildren();
-			$('heats').replaceChildren();
-			page.charts.clear();
-			page.heats.clear();
 		} else {
 			const {rows} = await ask(`api/values?session=${encodeURIComponent(page.session)}`);
 			const to = Date.now(), span = Number($('span').value) * SECOND, from = span ? to - span : 0;
 
 			showTiles(s);
+			takeRates(rows);
 			await showCharts(rows, from, to);
 			showRows(rows);
 			await showHeats(rows, from, to);

@@ -86,8 +86,9 @@ say "in Chromium: $rows values, $(grep -o '<article' "$work/full.html" | wc -l) 
 # Another session is chosen while values are on their way: its buttons are those of the session that is shown.
 if command -v node >/dev/null; then
 	node tests/tools/page_sessions.js data/page >"$work/chosen" 2>&1 || fail "two sessions: $(cat "$work/chosen")"
+	node tests/tools/page_rates.js data/page >"$work/rates" 2>&1 || fail "rates: $(cat "$work/rates")"
 else
-	absent "two sessions" "nodejs is not installed"
+	absent "two sessions, rates" "nodejs is not installed"
 fi
 
 # What the page is told is what dinst says. The values are asked for last: what came meanwhile is

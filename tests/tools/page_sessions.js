@@ -7,42 +7,9 @@
  */
 'use strict';
 
-const fs = require('fs'), vm = require('vm');
-const directory = process.argv[2];
-const known = new Map(), posts = [], held = [];
+const {element, load, settle} = require('./page_world.js');
+const posts = [], held = [];
 let tick = null, holding = false;
-
-/* Enough of an element for page.js and draw.js. */
-class Element {
-	constructor() {
-		Object.assign(this, {children: [], listeners: {}, attributes: {}, style: {}, dataset: {}, value: '', hidden: false, clientWidth: 300, clientHeight: 100});
-	}
-	setAttribute(name, value) {
-		this.attributes[name] = value;
-	}
-	append(...children) {
-		this.children.push(...children);
-	}
-	appendChild(child) {
-		this.children.push(child);
-	}
-	replaceChildren(...children) {
-		this.children = children;
-	}
-	remove() {}
-	addEventListener(name, call) {
-		this.listeners[name] = call;
-	}
-	getContext() {
-		return new Proxy({}, {get: () => () => ({}), set: () => true});
-	}
-}
-
-function element(id) {
-	if (!known.has(id))
-		known.set(id, new Element());
-	return known.get(id);
-}
 
 const row = (id) => ({id, metric: 'calls', focus: 'f', value: 1, unit: 'calls'});
 const rowOf = {a: 1, b: 2};
@@ -63,7 +30,6 @@ async function fetchIt(path, options) {
 	return {ok: true, json: async () => answerTo(path)};
 }
 
-const settle = () => new Promise((resolve) => setTimeout(resolve, 20));
 const idOf = (tr) => tr.children[0].children[0];
 
 /* What stands in the table is clicked away: it must be of the session that is named. */
@@ -80,16 +46,7 @@ async function removeAll() {
 }
 
 async function main() {
-	const world = vm.createContext({
-		document: {getElementById: element, createElement: () => new Element(), createElementNS: () => new Element(), documentElement: new Element()},
-		window: new Element(), location: {hash: ''}, performance, URLSearchParams, console,
-		getComputedStyle: () => ({getPropertyValue: () => '#000000'}), matchMedia: () => ({matches: false}),
-		setInterval: (call) => (tick = call), fetch: fetchIt,
-	});
-
-	element('span').value = '300';
-	for (const name of ['draw.js', 'page.js'])
-		vm.runInContext(fs.readFileSync(`${directory}/${name}`, 'utf8'), world);
+	load(process.argv[2], {setInterval: (call) => (tick = call), fetch: fetchIt});
 	await settle();
 	if (element('rows').children.length !== 1)
 		throw new Error('the values are not shown');

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_rates.js - the page, without a browser, with more functions than one chart has lines: each
+ * has its rate, those that are charted are the busiest ones now, and what is said of the metric is
+ * said of all of them. What was learned of a session that is gone is not taken for another one's.
+ *
+ *   node page_rates.js data/page
+ */
+'use strict';
+
+const {element, load, settle} = require('./page_world.js');
+const FUNCTIONS = 12, BEGIN = 10, END = 25;
+let now = 0, tick = null, session = 'a';
+const totals = new Array(FUNCTIONS).fill(0);
+
+/* The last one is the least busy one, and the busiest later. */
+const rateOf = (i) => i === FUNCTIONS - 1 ? (now >= BEGIN * 1000 ? 900 : 1) : 10 * (FUNCTIONS - i);
+const row = (i) => ({id: i + 1, metric: 'calls', focus: `/Code/a/f${i}`, value: session === 'a' ? totals[i] : 5e6, unit: 'calls', style: 'EventCounter'});
+
+function answerTo(path) {
+	if (path === 'api/state')
+		return {version: '', read_only: true, sessions: [{session, pid: 1, state: 'running'}]};
+	if (path.startsWith('api/values'))
+		return {rows: totals.map((_, i) => row(i))};
+	if (path.startsWith('api/history'))
+		return {rows: path.match(/ids=([0-9,]*)/)[1].split(',').map((id) => ({
+			id: Number(id), style: 'EventCounter', start: 0, width_ns: 1e9, last_ns: 1e9, bins: new Array(6).fill(rateOf(Number(id) - 1)),
+		}))};
+	return {rows: []};
+}
+
+async function second() {
+	now += 1000;
+	for (let i = 0; i < FUNCTIONS; i++)
+		totals[i] += rateOf(i);
+	tick();
+	await settle();
+}
+
+function must(is, text) {
+	if (!is)
+		throw new Error(text);
+}
+
+const perSecond = () => element('rows').children.map((tr) => tr.children[4].children[0]);
+
+async function main() {
+	load(process.argv[2], {
+		setInterval: (call) => (tick = call), performance: {now: () => now},
+		fetch: async (path) => ({ok: true, json: async () => answerTo(path)}),
+	});
+	await settle();
+	while (now < END * 1000)
+		await second();
+	perSecond().forEach((text, i) => must(text === `${rateOf(i)}/s`, `f${i} has ${rateOf(i)} calls a second and '${text}' is shown`));
+
+	must(element('charts').children.length === 1, 'there is not one chart');
+	const [head, , legend] = element('charts').children[0].children;
+	const names = legend.children.map((line) => line.children[1].children[0]);
+	const wanted = [FUNCTIONS - 1, 0, 1, 2, 3, 4, 5, 6].map((i) => `f${i}`);
+
+	must(names.join() === wanted.join(), `charted are ${names.join()}, the busiest are ${wanted.join()}`);
+	const sum = totals.reduce((n, _, i) => n + rateOf(i), 0), shown = head.children[2].textContent;
+
+	must(Math.abs(parseFloat(shown) * (shown.includes('k') ? 1000 : 1) - sum) < sum / 100, `${sum} calls a second are ${shown}`);
+
+	session = 'b';
+	await second();
+	must(perSecond().every((text) => text === ''), `rates of a session that was not looked at yet: ${perSecond()}`);
+	must(element('charts').children.length === 1 && element('charts').children[0].children[0] !== head, 'the charts are those of the session that is gone');
+	console.log(`${FUNCTIONS} functions of one metric`);
+}
+
+main().catch((e) => {
+	console.error(e.message);
+	process.exit(1);
+});
