@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,9 +18,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,7 +57,6 @@ static const struct {
 };
 
 enum {
-	PATIENCE_MS = 60 * 1000,
 	HARMLESS = sizeof(harmless) / sizeof(harmless[0]),
 	REFUSED = sizeof(refused) / sizeof(refused[0]),
 	RESTRICTED = sizeof(restricted) / sizeof(restricted[0]),
@@ -162,10 +164,67 @@ int confine_write(int fd, const void *bytes, size_t size)
 	return 1;
 }
 
-/* Until the other side ends; false if it writes too much, or nothing for long. */
-static int collect(int fd, uint8_t **bytes, size_t most, size_t *size)
+/* False at the deadline; signals do not put it off. */
+static int is_ready(int fd, short events, uint64_t deadline)
 {
-	struct pollfd p = {fd, POLLIN, 0};
+	struct pollfd p = {fd, events, 0};
+	uint64_t now;
+
+	while (deadline && (now = clock_ns()) < deadline) {
+		const uint64_t ms = (deadline - now) / 1000000 + 1;
+		const int n = poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX);
+
+		if (n > 0)
+			return 1;
+		if (n < 0 && errno != EINTR)
+			return 0;
+	}
+	return !deadline;
+}
+
+int confine_send(int fd, const void *bytes, size_t size, uint64_t deadline)
+{
+	const uint8_t *p = bytes;
+
+	while (size) {
+		ssize_t n;
+
+		if (!is_ready(fd, POLLOUT, deadline))
+			return 0;
+		n = send(fd, p, size, MSG_NOSIGNAL | (deadline ? MSG_DONTWAIT : 0));
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (n <= 0)
+			return 0;
+		p += n;
+		size -= (size_t)n;
+	}
+	return 1;
+}
+
+int confine_take(int fd, void *bytes, size_t size, uint64_t deadline)
+{
+	uint8_t *to = bytes;
+
+	while (size) {
+		ssize_t n;
+
+		if (!is_ready(fd, POLLIN, deadline))
+			return 0;
+		n = read(fd, to, size);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return 0;
+		to += n;
+		size -= (size_t)n;
+	}
+	return 1;
+}
+
+/* Until the other side ends; false if it writes too much, or has not ended at the deadline. */
+static int collect(int fd, uint8_t **bytes, size_t most, size_t *size, uint64_t deadline)
+{
 	size_t room = 0;
 	ssize_t n = 1;
 
@@ -182,7 +241,7 @@ static int collect(int fd, uint8_t **bytes, size_t most, size_t *size)
 				return 0;
 			*bytes = more;
 		}
-		if (poll(&p, 1, PATIENCE_MS) <= 0)
+		if (!is_ready(fd, POLLIN, deadline))
 			return 0;
 		n = read(fd, *bytes + *size, room - *size);
 		if (n < 0 && errno != EINTR)
@@ -193,12 +252,27 @@ static int collect(int fd, uint8_t **bytes, size_t most, size_t *size)
 	return *size > 0 && *size <= most;
 }
 
-uint8_t *confine_run(void (*work)(const void *arg, int fd), const void *arg, size_t most,
-		     size_t *size, int *forked)
+/* How confining itself went is in front of what it has to say: it cannot tell anybody else. */
+static int take_answer(const struct confined_work *w, int fd, uint8_t **bytes, size_t *size)
+{
+	const uint64_t deadline = clock_ns() + w->patience_ns;
+	static int told;
+	int error;
+
+	if (!confine_take(fd, &error, sizeof(error), deadline))
+		return 0;
+	if (error && !told)
+		fprintf(stderr, "dinst-mutator: %s without a filter of system calls (%s)\n",
+			w->what, strerror(error));
+	told |= error != 0;
+	return collect(fd, bytes, w->most, size, deadline);
+}
+
+uint8_t *confine_run(const struct confined_work *w, size_t *size, int *forked)
 {
 	pid_t parent = getpid(), child;
 	uint8_t *bytes = NULL;
-	int ends[2], status = 1;
+	int ends[2], good = 0;
 
 	*size = 0;
 	*forked = 0;
@@ -207,19 +281,23 @@ uint8_t *confine_run(void (*work)(const void *arg, int fd), const void *arg, siz
 	fflush(NULL);
 	child = fork();
 	if (child == 0) {
-		confine_child(ends[1], parent);
-		work(arg, CONFINED_FD);
+		const int error = confine_child(ends[1], parent);
+
+		if (!confine_write(CONFINED_FD, &error, sizeof(error)))
+			_exit(1);
+		w->work(w->arg, CONFINED_FD);
 		_exit(0);
 	}
 	close(ends[1]);
 	if (child > 0) {
 		*forked = 1;
-		if (!collect(ends[0], &bytes, most, size))
+		good = take_answer(w, ends[0], &bytes, size);
+		if (!good)
 			kill(child, SIGKILL);
-		status = child_wait(child);
+		good = child_wait(child) == 0 && good;
 	}
 	close(ends[0]);
-	if (status != 0) {
+	if (!good) {
 		free(bytes);
 		bytes = NULL;
 	}

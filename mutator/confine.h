@@ -33,15 +33,34 @@ int confine_self(void);
  */
 int confine_child(int fd, pid_t parent);
 
+/* How long a child may take for an answer, in all: a walk through all of a large file takes seconds. */
+#define CONFINE_PATIENCE_NS (60 * 1000000000ULL)
+
+/* What confine_run() has a child do. */
+struct confined_work {
+	const char *what; /* is done by it, for the log: "names are read" */
+	void (*work)(const void *arg, int fd);
+	const void *arg;
+	size_t most;	      /* bytes that it may write */
+	uint64_t patience_ns; /* for all of them */
+};
+
 /*
  * Lets work(arg, fd) write to `fd` in a confined child, and returns what it wrote, malloc'ed:
- * at most `most` bytes, and at least one. NULL if it died, wrote more, took longer than a
- * minute, or if there can be no child (*forked is false then).
+ * at least one byte. NULL if it died, wrote more, had not ended in time, or if there can be no
+ * child (*forked is false then). A kernel without filters has it done all the same, and the log
+ * says so once.
  */
-uint8_t *confine_run(void (*work)(const void *arg, int fd), const void *arg, size_t most,
-		     size_t *size, int *forked);
+uint8_t *confine_run(const struct confined_work *w, size_t *size, int *forked);
 
 /* All of it, in a confined child: false if the other side has gone. */
 int confine_write(int fd, const void *bytes, size_t size);
+
+/*
+ * All of it, to or from a child: false if the other side has gone, or at `deadline`, in ns of
+ * clock_ns(), however little by little it goes. confine_send() is for sockets. 0: there is none.
+ */
+int confine_send(int fd, const void *bytes, size_t size, uint64_t deadline);
+int confine_take(int fd, void *bytes, size_t size, uint64_t deadline);
 
 #endif

@@ -291,6 +291,11 @@ static size_t mini_held;
 static int read_mini(struct image *img, struct symbol_list *list, struct dinst_error *e)
 {
 	const struct elf_section *s = elf_section_named(&img->file, ".gnu_debugdata");
+	const struct confined_work work = {.what = "names in .gnu_debugdata are decompressed",
+					   .work = decompress_to,
+					   .arg = s,
+					   .most = MINI_MAX,
+					   .patience_ns = CONFINE_PATIENCE_NS};
 	uint8_t *bytes;
 	size_t size;
 	bool symtab;
@@ -299,7 +304,7 @@ static int read_mini(struct image *img, struct symbol_list *list, struct dinst_e
 	/* Where there are too many already the names are done without. */
 	if (!s || mini_held > MINI_ALL_MAX - MINI_MAX)
 		return 0;
-	bytes = confine_run(decompress_to, s, MINI_MAX, &size, &forked);
+	bytes = confine_run(&work, &size, &forked);
 	/* No room for another process: these names are done without. */
 	if (!bytes && !forked)
 		return 0;

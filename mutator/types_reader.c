@@ -7,7 +7,6 @@
 #include "mutator/types_reader.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,6 @@
 #include "mutator/types_private.h"
 
 enum {
-	PATIENCE_MS = 60 * 1000, /* a walk through all of a large file takes seconds */
 	NAME_MAX_BYTES = 512,
 	NAMES_MAX = 64,
 	NAME_SHOWN = 128,
@@ -59,6 +57,7 @@ struct answer {
 struct types_reader {
 	pid_t pid; /* 0: it has died, and there is no other */
 	int fd;
+	uint64_t deadline; /* of the answer to the last question, as a whole; ns of clock_ns() */
 };
 
 static bool enabled;
@@ -66,47 +65,6 @@ static bool enabled;
 void types_reader_enable(bool on)
 {
 	enabled = on;
-}
-
-/* ------------------------------------------------------------------ both sides */
-
-static bool send_all(int fd, const void *bytes, size_t size)
-{
-	const uint8_t *p = bytes;
-
-	while (size) {
-		ssize_t n = send(fd, p, size, MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		size -= (size_t)n;
-	}
-	return true;
-}
-
-/* `patience` in milliseconds for each piece; -1: for ever. */
-static bool take_all(int fd, void *bytes, size_t size, int patience)
-{
-	struct pollfd p = {fd, POLLIN, 0};
-	uint8_t *to = bytes;
-
-	while (size) {
-		ssize_t n;
-
-		if (patience >= 0 && poll(&p, 1, patience) <= 0)
-			return false;
-		n = read(fd, to, size);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		to += n;
-		size -= (size_t)n;
-	}
-	return true;
 }
 
 /* ------------------------------------------------------------------- the child */
@@ -186,7 +144,7 @@ static void read_for(struct image *img, int fd, pid_t parent)
 	confined = confine_child(fd, parent);
 	if (!confine_write(CONFINED_FD, &confined, sizeof(confined)))
 		_exit(1);
-	while (take_all(CONFINED_FD, &q, sizeof(q), -1)) {
+	while (confine_take(CONFINED_FD, &q, sizeof(q), 0)) {
 		char *text = NULL;
 		bool sent;
 
@@ -258,7 +216,7 @@ static bool start_reader(struct types_reader *r, struct image *img)
 		return false;
 	}
 	r->fd = pair[0];
-	if (!take_all(r->fd, &confined, sizeof(confined), PATIENCE_MS))
+	if (!confine_take(r->fd, &confined, sizeof(confined), clock_ns() + CONFINE_PATIENCE_NS))
 		end_reader(r);
 	else if (confined)
 		tell_once("debug information is read without a filter of system calls", confined);
@@ -286,7 +244,9 @@ static struct types_reader *reader_of(struct image *img)
 static bool ask(struct types_reader *r, const struct question *q, struct answer *a)
 {
 	memset(a, 0, sizeof(*a));
-	if (r->pid && send_all(r->fd, q, sizeof(*q)) && take_all(r->fd, a, sizeof(*a), PATIENCE_MS))
+	r->deadline = clock_ns() + CONFINE_PATIENCE_NS;
+	if (r->pid && confine_send(r->fd, q, sizeof(*q), r->deadline) &&
+	    confine_take(r->fd, a, sizeof(*a), r->deadline))
 		return true;
 	if (r->pid)
 		fprintf(stderr,
@@ -408,7 +368,7 @@ static char *take_text(struct types_reader *r, size_t length)
 {
 	char *text = length && length <= DESCRIBED_BYTES ? malloc(length + 1) : NULL;
 
-	if (!text || !take_all(r->fd, text, length, PATIENCE_MS)) {
+	if (!text || !confine_take(r->fd, text, length, r->deadline)) {
 		free(text);
 		/* What it sent, or goes on sending, is no answer to anything else. */
 		if (length)
