@@ -15,6 +15,7 @@
 #include "mutator/serve.h"
 #include "mutator/stream.h"
 #include "mutator/threads.h"
+#include "mutator/types_reader.h"
 
 enum {
 	LINE_MAX_BYTES = 8 << 20, /* what a client may send, escaped anew */
@@ -202,9 +203,40 @@ static void tell_numbered(struct server *sv)
 		sv->numbered = sv->session->next_id;
 }
 
+/*
+ * A request that has asked for types since there were `before` questions without an answer, and had none:
+ * what it failed for, or did without them, has that reason.
+ */
+static void tell_lost_types(uint64_t before, int status, json_t *result, struct dinst_error *e)
+{
+	const char *name;
+	char text[400];
+	json_t *notes;
+
+	if (types_unanswered(&name) == before)
+		return;
+	snprintf(
+		text, sizeof(text),
+		"types of %s are not known: the process that reads its debug information has died, or "
+		"took too long; detach and attach again for another one",
+		name);
+	if (status < 0) {
+		const size_t used = strlen(e->text);
+
+		snprintf(e->text + used, sizeof(e->text) - used, "; %s", text);
+		return;
+	}
+	notes = json_object_get(result, "notes");
+	if (!notes && json_object_set_new(result, "notes", json_array()) == 0)
+		notes = json_object_get(result, "notes");
+	json_array_append_new(notes, serve_text(text));
+}
+
 static void call(struct server *sv, const json_t *id, const char *name, const json_t *params)
 {
 	struct dinst_error e = {0};
+	const char *ignored;
+	uint64_t unanswered = types_unanswered(&ignored);
 	json_t *result = NULL;
 	int status;
 
@@ -212,6 +244,7 @@ static void call(struct server *sv, const json_t *id, const char *name, const js
 		if (strcmp(methods[i].name, name))
 			continue;
 		status = methods[i].call(sv, params, &result, &e);
+		tell_lost_types(unanswered, status, result, &e);
 		tell_numbered(sv);
 		if (status < 0) {
 			explain_end(sv, &e);

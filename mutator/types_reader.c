@@ -55,12 +55,15 @@ struct answer {
 };
 
 struct types_reader {
+	const struct image *image;
 	pid_t pid; /* 0: it has died, and there is no other */
 	int fd;
 	uint64_t deadline; /* of the answer to the last question, as a whole; ns of clock_ns() */
 };
 
 static bool enabled;
+static uint64_t unanswered;
+static char unanswered_name[256];
 
 void types_reader_enable(bool on)
 {
@@ -185,6 +188,24 @@ pid_t types_reader_pid(const struct image *img)
 	return img->reader ? img->reader->pid : 0;
 }
 
+uint64_t types_unanswered(const char **name)
+{
+	*name = unanswered_name;
+	return unanswered;
+}
+
+/* No answer comes from it any more: whose types that leaves unknown is kept for whoever asked. */
+static void give_up(struct types_reader *r)
+{
+	if (r->pid)
+		fprintf(stderr,
+			"dinst-mutator: the reader of debug information (pid %d) has died\n",
+			(int)r->pid);
+	end_reader(r);
+	unanswered++;
+	snprintf(unanswered_name, sizeof(unanswered_name), "%s", r->image->name);
+}
+
 static void tell_once(const char *what, int error)
 {
 	static bool told;
@@ -235,6 +256,7 @@ static struct types_reader *reader_of(struct image *img)
 			free(r);
 			return NULL;
 		}
+		r->image = img;
 		img->reader = r;
 	}
 	return img->reader;
@@ -248,11 +270,7 @@ static bool ask(struct types_reader *r, const struct question *q, struct answer 
 	if (r->pid && confine_send(r->fd, q, sizeof(*q), r->deadline) &&
 	    confine_take(r->fd, a, sizeof(*a), r->deadline))
 		return true;
-	if (r->pid)
-		fprintf(stderr,
-			"dinst-mutator: the reader of debug information (pid %d) has died\n",
-			(int)r->pid);
-	end_reader(r);
+	give_up(r);
 	memset(a, 0, sizeof(*a));
 	return false;
 }
@@ -372,7 +390,7 @@ static char *take_text(struct types_reader *r, size_t length)
 		free(text);
 		/* What it sent, or goes on sending, is no answer to anything else. */
 		if (length)
-			end_reader(r);
+			give_up(r);
 		return NULL;
 	}
 	text[length] = '\0';

@@ -8,7 +8,7 @@
  * we have it, the same memory in private, one connection to us, and nothing of a
  * target: what we share with one is not handed on to children (inject/arena_map.c).
  * What it answers is checked as anything from outside. If it dies, or does not answer for
- * long, the image is as if it had no debug information.
+ * long, the image is as if it had no debug information; who asks is told (types_unanswered()).
  *
  * Where no child can be made, or the kernel has no filters, it is read all the same, by
  * ourselves or by a child without one, and the log says so once.
@@ -27,6 +27,12 @@ void types_reader_enable(bool on);
 pid_t types_reader_pid(const struct image *img);
 
 void types_reader_release(struct types_reader *r);
+
+/*
+ * How many questions have had no answer so far, of any image, because a reader had died; *name
+ * is that of the last one's image ("" while there was none), valid until the next question.
+ */
+uint64_t types_unanswered(const char **name);
 
 /* What is behind types.h: reads by itself. */
 void read_function(struct image *img, uint32_t function, struct type_function *out);

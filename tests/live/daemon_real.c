@@ -244,12 +244,97 @@ static void memory_goes_back(void **state)
 	end_calls(&p);
 }
 
+/* The child of the mutator that reads debug information. */
+static pid_t reader_pid(void)
+{
+	char path[80];
+	pid_t mutator = mutator_pid(), reader = 0, pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)mutator, (int)mutator);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fscanf(f, "%d", &pid) == 1)
+		if (has_name(pid, "dinst-reader"))
+			reader = pid;
+	fclose(f);
+	return reader;
+}
+
+static void attach_with_metrics(pid_t pid, const char *text)
+{
+	char path[100];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/types.mdl", fixture_directory);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+	run_dinst(o, "attach %d -M %s", (int)pid, path);
+	assert_int_equal(o->status, 0);
+}
+
+/*
+ * fear L1: whoever asks for types that are not known any more, since what read them has died, is told so,
+ * what to do, and not only that there are none; who attaches anew has them again
+ */
+static void types_are_lost(void **state)
+{
+	static const char metrics[] =
+		"list node is procedure { items { \"takes_node\" }; }\n"
+		"metric member { base is counter { foreach f in node append preInsn f.entry (* member = $arg[0].value; *) } }\n"
+		"metric low { base is counter { foreach f in node append preInsn f.entry (* low = $arg[0].low; *) } }\n"
+		"metric whole { base is counter { foreach f in node append preInsn f.entry (* whole = $arg[1]; *) } }\n";
+	static const char *const told[] = {
+		"typed are not known: the process that reads its debug information has died",
+		"detach and attach again"};
+	struct program p;
+	pid_t reader;
+
+	(void)state;
+	start_program(&p, "typed");
+	hear_line(&p, "ready");
+	attach_with_metrics(p.pid, metrics);
+	run_dinst(o, "insert member");
+	if (o->status != 0)
+		fail_msg("%d: %.500s", o->status, o->err);
+	assert_null(strstr(o->err, told[0]));
+	reader = reader_pid();
+	assert_true(reader > 0);
+	assert_int_equal(kill(reader, SIGKILL), 0);
+	for (int i = 0; i < 2; i++) {
+		run_dinst(o, "insert low");
+		assert_int_equal(o->status, 1);
+		for (int k = 0; k < 2; k++)
+			if (!strstr(o->err, told[k]))
+				fail_msg("'%s' is not said: %.500s", told[k], o->err);
+	}
+	/* What is done without types, and is not the same, is said as well; what needs none is not. */
+	run_dinst(o, "insert whole");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->err, told[0]));
+	run_dinst(o, "insert calls /Code/typed/takes_node");
+	assert_int_equal(o->status, 0);
+	assert_null(strstr(o->err, told[0]));
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	attach_with_metrics(p.pid, metrics);
+	run_dinst(o, "insert low");
+	assert_int_equal(o->status, 0);
+	assert_null(strstr(o->err, told[0]));
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	end_calls(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counts_are_exact), cmocka_unit_test(mutator_is_killed),
-		cmocka_unit_test(daemon_is_killed), cmocka_unit_test(exec_from_the_start),
-		cmocka_unit_test(memory_goes_back), cmocka_unit_test(group_is_ended),
+		cmocka_unit_test(types_are_lost),      cmocka_unit_test(counts_are_exact),
+		cmocka_unit_test(mutator_is_killed),   cmocka_unit_test(daemon_is_killed),
+		cmocka_unit_test(exec_from_the_start), cmocka_unit_test(memory_goes_back),
+		cmocka_unit_test(group_is_ended),
 	};
 
 	return cmocka_run_group_tests_name("daemon_real", tests, setup, teardown);
