@@ -444,16 +444,6 @@ static bool jumps_indirectly(const struct flow *f)
 	return false;
 }
 
-static void count_labels(struct flow *f)
-{
-	for (size_t i = 0; i < f->insns.count; i++) {
-		unsigned refs = image_references_at(f->img, f->insns.items[i].address);
-
-		if (refs & REFERENCE_ADDRESS && !(refs & (REFERENCE_LANDING | REFERENCE_SYMBOL)))
-			f->labels++;
-	}
-}
-
 /* What ways jumps are come to by, and what is put aside where that may matter. */
 static int prepare(struct flow *f, struct dinst_error *e)
 {
@@ -496,11 +486,12 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 	flow_sort(f);
 	if (r == 0 && any) {
 		f->unresolved |= has_indirect_jump(&f->odd) || is_given_up(&bases);
-		count_labels(f);
+		r = flow_count_labels(f, e);
 		for (size_t i = 0; i < bases.count; i++)
 			flow_count_base(f, bases.items[i].address);
 		count_called_bases(f);
-		r = settle_jumps(f, &bases, e);
+		if (r == 0)
+			r = settle_jumps(f, &bases, e);
 		flow_sort(f);
 	}
 	free(bases.items);

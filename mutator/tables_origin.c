@@ -438,7 +438,8 @@ static bool looks_like_switch(const struct flow *f, size_t at)
 		return false;
 	if (insn->flags & ARCH_INSN_NO_TRACK && insn->flags & ARCH_INSN_INDEXED_JUMP)
 		return true;
-	return f->labels >= LABELS_MIN || flow_looked_too_often(f) || is_switch(f, at, &jump);
+	return f->labels >= LABELS_MIN || flow_looked_too_often(f) ||
+	       flow_jumps_by_table(f, &jump) || is_switch(f, at, &jump);
 }
 
 /*

@@ -8,6 +8,7 @@
  *   tables_entries.c  whether what is loaded for it is an entry of a table that was read
  *   tables_stores.c   what it puts aside in its frame
  *   tables_strides.c  jumps into rows of equal pieces of code
+ *   tables_whole.c    tables of whole addresses that are operands
  *   tables_targets.c  the tables of a finished flow, a jump at a time
  *   tables_image.c    those of the whole image (freemap_tables.h)
  */
@@ -73,6 +74,14 @@ bool flow_is_riddle(const struct flow *f, size_t at, const struct table_bases *t
  * insns[]: nobody knows what is in registers there, or in the frame.
  */
 bool flow_odd_is_riddle(const struct arch_insn *insn);
+
+/*
+ * tables_whole.c: counts in f->labels the inner instructions whose address is stored, unless
+ * only tables have it that are jumped by and used for nothing else. They must be in order.
+ */
+int flow_count_labels(struct flow *f, struct dinst_error *e);
+/* True if the jump leads to an entry, of the function's own, of a table whose address is an operand. */
+bool flow_jumps_by_table(const struct flow *f, const struct indirect *jump);
 
 /*
  * tables_strides.c: follows where the indirect jump insns[at] may lead if that is

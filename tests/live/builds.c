@@ -112,13 +112,14 @@ static void check(struct harness *h, const char *path, const struct build *b)
 {
 	const uint64_t all = (uint64_t)THREADS * ROUNDS;
 	const char *argv[] = {path, harness_number(THREADS), NULL};
-	char leaf[64] = "leaf", deep[64] = "deep", command[512];
+	char leaf[64] = "leaf", deep[64] = "deep", choose[64] = "choose", command[512];
 	struct session *s;
 	unsigned id, every;
 
 	if (b->stripped) {
 		snprintf(leaf, sizeof(leaf), "build+0x%lx", offset_of(path, "leaf"));
 		snprintf(deep, sizeof(deep), "build+0x%lx", offset_of(path, "deep"));
+		snprintf(choose, sizeof(choose), "build+0x%lx", offset_of(path, "choose"));
 		snprintf(command, sizeof(command), "strip -s '%s'", path);
 		assert_int_equal(system(command), 0);
 	}
@@ -132,6 +133,7 @@ static void check(struct harness *h, const char *path, const struct build *b)
 	session_remove(s, every);
 	check_pairs(h, s, leaf, all * LEAVES, all * LEAVES);
 	check_pairs(h, s, deep, all * DEEPS, 0);
+	check_pairs(h, s, choose, all, all);
 	session_end(s);
 	harness_verify_what(h, HARNESS_TEXT | HARNESS_THREADS | HARNESS_SIGNALS | HARNESS_FDS);
 	session_go(h, ROUNDS);
@@ -139,8 +141,9 @@ static void check(struct harness *h, const char *path, const struct build *b)
 }
 
 /*
- * fear B2, C8, E3, H3: one program as dynamic, static, static-pie, stripped, with and without musl,
- * with marked branch targets: exact counts, also of what longjmp() leaves, and nothing is left
+ * fear B2, C8, E3, E5, H3: one program as dynamic, static, static-pie, stripped, with and without musl,
+ * with marked branch targets: exact counts, also of what longjmp() leaves, and of a switch
+ * that ends in tail jumps, and nothing is left
  */
 static void test_builds(void **state)
 {

@@ -441,6 +441,30 @@ static void test_jumps_fixed(void **state)
 	assert_false(is_unresolved("x_label"));
 }
 
+/*
+ * fear E5: where addresses are fixed, a function with a switch ends by tail jumps; an interpreter, whose
+ * table is used for more than a switch's is, does not
+ */
+static void test_exits_fixed(void **state)
+{
+	static const char *const threaded[] = {"x_threaded", "x_threaded_base", "x_threaded_once"};
+	size_t jumps;
+
+	(void)state;
+	assert_int_equal(known_exits_of("x_tail"), 3);
+	assert_int_equal(jump_targets("x_tail", 0, &jumps), 3);
+	assert_int_equal(jump_targets("x_tail", 1, &jumps), 0);
+	assert_int_equal(jump_targets("x_tail", 2, &jumps), 0);
+	assert_int_equal(jumps, 3);
+	assert_int_equal(known_exits_of("x_tail_load"), 2);
+	assert_int_equal(jump_targets("x_tail_load", 0, &jumps), 3);
+	assert_int_equal(jump_targets("x_tail_load", 1, &jumps), 0);
+	for (size_t i = 0; i < sizeof(threaded) / sizeof(*threaded); i++)
+		if (exits_of(threaded[i]) != 1)
+			fail_msg("%s: it is left by a jump", threaded[i]);
+	assert_int_equal(known_exits_of("x_handlers"), 1);
+}
+
 /* fear C3: where addresses are fixed, labels of code that is found late, or not at all */
 static void test_labels_late(void **state)
 {
@@ -494,6 +518,7 @@ int main(void)
 		cmocka_unit_test(test_jumps_exits),
 	};
 	const struct CMUnitTest fixed[] = {cmocka_unit_test(test_jumps_fixed),
+					   cmocka_unit_test(test_exits_fixed),
 					   cmocka_unit_test(test_labels_late)};
 	int failed;
 

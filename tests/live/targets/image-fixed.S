@@ -55,6 +55,73 @@ FN x_label
 	ret
 END x_label
 
+	/* A switch, and tail jumps where its cases end. */
+FN x_tail
+	push %rbx
+	mov %rdi, %rbx
+	cmp $2, %esi
+	ja .Lxa2
+	mov %esi, %esi
+	jmp *.Lxatab(, %rsi, 8)
+.Lxa0:	mov $1, %eax
+	pop %rbx
+	ret
+.Lxa1:	pop %rbx
+	jmp *(%rdi)
+.Lxa2:	mov (%rbx), %rax
+	pop %rbx
+	jmp *%rax
+END x_tail
+
+	/* The same; what the table has is loaded first. */
+FN x_tail_load
+	cmp $2, %esi
+	ja .Lxc2
+	mov %esi, %esi
+	mov .Lxctab(, %rsi, 8), %rax
+	nop
+	jmp *%rax
+.Lxc0:	mov $1, %eax
+	ret
+.Lxc1:	inc %eax
+.Lxc2:	jmp *(%rdi)
+END x_tail_load
+
+	/* An interpreter, whose table is not only jumped by: what is jumped to was taken from it. */
+FN x_threaded
+	mov .Lxdtab(, %rsi, 8), %rax
+	mov %rax, (%rdi)
+	jmp *.Lxdtab(, %rdx, 8)
+.Lxd0:	jmp *(%rdi)
+.Lxd1:	jmp *8(%rdi)
+.Lxd2:	ret
+END x_threaded
+
+	/* The same; its address is in a register. */
+FN x_threaded_base
+	mov $.Lxetab, %ecx
+	jmp *.Lxetab(, %rdx, 8)
+.Lxe0:	jmp *(%rcx, %rsi, 8)
+.Lxe1:	jmp *8(%rdi)
+.Lxe2:	ret
+END x_threaded_base
+
+	/* The same; all jumps are one. */
+FN x_threaded_once
+	mov .Lxftab(, %rdx, 8), %rax
+	jmp .Lxf
+.Lxf0:	mov .Lxftab(, %rsi, 8), %rax
+.Lxf:	jmp *%rax
+.Lxf1:	jmp *8(%rdi)
+.Lxf2:	ret
+END x_threaded_once
+
+	/* By a table of functions, of which it is one. */
+FN x_handlers
+	mov %esi, %esi
+	jmp *.Lxhtab(, %rsi, 8)
+END x_handlers
+
 	/* Its table is among the code, and what is behind it is found by that alone; it has a label of its own. */
 FN x_behind
 	and $1, %edi
@@ -92,5 +159,11 @@ END x_pushed
 	.section .rodata
 	.p2align 3
 .Lxtab:	.quad .Lxt, .Lxu, 0
+.Lxatab: .quad .Lxa0, .Lxa1, .Lxa2, 0
+.Lxctab: .quad .Lxc0, .Lxc1, .Lxc2, 0
+.Lxdtab: .quad .Lxd0, .Lxd1, .Lxd2, 0
+.Lxetab: .quad .Lxe0, .Lxe1, .Lxe2, 0
+.Lxftab: .quad .Lxf0, .Lxf1, .Lxf2, 0
+.Lxhtab: .quad x_handlers, callee, x_handlers
 
 	.section .note.GNU-stack, "", @progbits

@@ -5,7 +5,7 @@
  * in portable C, so that tests/live/builds.c can build it in many ways.
  *
  * jumping THREADS: prints "ready"; "go N" makes every thread do N rounds, each of
- * which calls leaf() four times and deep() three times, of which the innermost
+ * which calls choose() once, leaf() four times and deep() three times, of which the innermost
  * is left with its callers by longjmp(); prints "done", or "wrong". Ends with its
  * input, and a status of 1 if anything was wrong.
  */
@@ -17,6 +17,7 @@
 #define NOINLINE __attribute__((noinline, noclone))
 
 static volatile int wrong;
+static _Thread_local volatile int chosen;
 static unsigned long rounds;
 
 #ifdef OWN_LEAF
@@ -40,10 +41,54 @@ NOINLINE long deep(jmp_buf *out, long n)
 	return value;
 }
 
+struct leaver {
+	long (*leave)(const struct leaver *l, long n);
+	long value;
+};
+
+NOINLINE long left(const struct leaver *l, long n)
+{
+	return l->value + n;
+}
+
+/* A switch, whose cases end as the function does: by a jump to somebody else. */
+NOINLINE long choose(const struct leaver *l, long n)
+{
+	switch (n & 7) {
+	case 0:
+		chosen = 7;
+		break;
+	case 1:
+		chosen += 3;
+		break;
+	case 2:
+		chosen *= 5;
+		break;
+	case 3:
+		chosen ^= 9;
+		break;
+	case 4:
+		chosen -= 11;
+		break;
+	case 5:
+		chosen |= 1;
+		break;
+	case 6:
+		return left(l, n) * 2 - l->value - n;
+	default:
+		break;
+	}
+	return l->leave(l, n);
+}
+
 NOINLINE long round_trip(long n)
 {
+	const struct leaver l = {left, n};
 	jmp_buf out;
 	int came;
+
+	if (choose(&l, n) != n * 2)
+		wrong = 1;
 
 	came = setjmp(out);
 	if (came == 0)
