@@ -23,6 +23,9 @@ enum {
 	 * unresolved.
 	 */
 	LOOKS_MOST = 1 << 28,
+	/* What decoding an instruction of another function counts. */
+	DECODED_LOOKS = 4,
+	SWEPT_KNOWN = 16, /* half as many as are kept: see freemap.c */
 };
 
 struct base {
@@ -36,6 +39,8 @@ struct table_bases {
 	size_t count, room;
 	size_t insns, odd; /* instructions of either kind that they were collected from */
 	uint64_t looks;
+	uint32_t swept[SWEPT_KNOWN]; /* 1 + the other functions that were decoded last */
+	unsigned swept_next;
 };
 
 static bool is_given_up(const struct table_bases *b)
@@ -219,11 +224,30 @@ static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form for
 }
 
 /*
+ * The sweep of another function; NULL without memory. What decoding it costs counts unless it is one
+ * of the last that were, though it may be known from before: whether all is too much must not depend
+ * on that.
+ */
+static const struct sweep *sweep_of(const struct flow *f, struct table_bases *b, uint32_t other)
+{
+	const struct sweep *s;
+
+	if (freemap_sweep(f->map, other, &s, NULL) < 0)
+		return NULL;
+	for (unsigned i = 0; i < SWEPT_KNOWN; i++)
+		if (b->swept[i] == other + 1)
+			return s;
+	b->looks += (uint64_t)s->count * DECODED_LOOKS;
+	b->swept[b->swept_next++ % SWEPT_KNOWN] = other + 1;
+	return s;
+}
+
+/*
  * True if an entry that leads to `target` shows that the table has ended: what
  * is there is the inside of an instruction. Only where the code is decoded from
  * end to end is that known.
  */
-static bool ends_table(const struct flow *f, vaddr_t target)
+static bool ends_table(const struct flow *f, struct table_bases *b, vaddr_t target)
 {
 	const struct sweep *s;
 	long other;
@@ -232,8 +256,8 @@ static bool ends_table(const struct flow *f, vaddr_t target)
 	if (flow_contains(f, target))
 		return f->linear && splits_known(f, target);
 	other = freemap_before(f->map, target);
-	if (other < 0 || freemap_sweep(f->map, (uint32_t)other, &s, NULL) < 0 || target >= s->hi ||
-	    s->end < s->hi)
+	s = other < 0 ? NULL : sweep_of(f, b, (uint32_t)other);
+	if (!s || target >= s->hi || s->end < s->hi)
 		return false;
 	at = freemap_first(s, target);
 	return at < s->count && s->insns[at].address != target;
@@ -281,7 +305,7 @@ static int read_table(struct flow *f, struct table_bases *b, size_t index, vaddr
 		own &= mine && !other && (i == 0 || !freemap_is_base(f->map, at));
 		/* No entry leads into its table; half of a wider one may. */
 		if ((other && other->jumped) || !in_text(f, target) || (!own && !behind) ||
-		    target - table < (i + 1) * width || ends_table(f, target))
+		    target - table < (i + 1) * width || ends_table(f, b, target))
 			break;
 		if (form == ENTRY_LONG || b->items[index].jumped)
 			mark_entry(f, at, width);

@@ -149,12 +149,24 @@ static void test_late(void **state)
 	plan_free(img, p);
 }
 
+/* fear L1: a table that leads to many long functions in turn does not have each decoded a thousand times */
+static void test_swept(void **state)
+{
+	struct function_plan *p = plan("swept");
+
+	(void)state;
+	assert_int_equal(exits(p), 2);
+	assert_int_equal(refused(p, REFUSAL_UNRESOLVED), 2);
+	plan_free(img, p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chained), cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_rows),	cmocka_unit_test(test_labels),
 		cmocka_unit_test(test_crowded), cmocka_unit_test(test_late),
+		cmocka_unit_test(test_swept),
 	};
 
 	alarm(300); /* without a bound it takes hours */

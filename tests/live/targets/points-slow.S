@@ -97,6 +97,50 @@ late:
 	jmp *%rdx
 	.size late, . - late
 
+/* A switch whose table goes on with what leads to each of more functions than are kept, in turn. */
+	.p2align 12
+	.globl swept
+	.type swept, @function
+swept:
+	lea .Lsweeps(%rip), %rcx
+	cmp $1, %edi
+	ja 2f
+	mov %edi, %edi
+	movslq (%rcx, %rdi, 4), %rax
+	add %rcx, %rax
+	jmp *%rax
+1:	mov $1, %eax
+	ret
+2:	mov $2, %eax
+	ret
+	.size swept, . - swept
+	.pushsection .rodata
+	.p2align 2
+.Lsweeps:
+	.long 1b - .Lsweeps, 2b - .Lsweeps
+	.set n, 0
+	.rept 60000
+	.long sweeps + n % 40 * 0x4000 + n / 40 - .Lsweeps
+	.set n, n + 1
+	.endr
+	.popsection
+
+	.macro SWEEP n
+	.type swept_\n, @function
+swept_\n:
+	.fill 0x3fff, 1, 0x90
+	ret
+	.size swept_\n, . - swept_\n
+	.endm
+	.altmacro
+	.p2align 12
+sweeps:
+	.set n, 0
+	.rept 40
+	SWEEP %n
+	.set n, n + 1
+	.endr
+
 	.globl main
 	.type main, @function
 main:
