@@ -24,26 +24,25 @@ static bool leads_to(const struct flow *f, const struct arch_insn *insn, vaddr_t
 	       (image_is_fixed(f->img) && arch_ends_in(insn, target));
 }
 
-/*
- * The function in whose linear decode v lies, if that decode is complete and
- * says nothing of the branch that the hit would be; -1 if the hit is real.
- */
-static long doubtful_source(const struct flow *f, const struct image_hit *hit)
+/* True if the linear decode, which is complete, says something else than the branch that the hit would be. */
+static bool is_doubtful(const struct flow *f, const struct sweep *s, const struct image_hit *hit)
 {
-	long index = freemap_before(f->map, hit->from);
-	const struct arch_insn *insn;
-	const struct sweep *s;
-	size_t at;
+	const size_t at = freemap_first(s, hit->from);
 
-	if (index < 0 || hit->from >= freemap_primary(f->map, (uint32_t)index).hi)
-		return -1;
-	if (freemap_sweep(f->map, (uint32_t)index, &s, NULL) < 0 || s->end < s->hi)
-		return -1;
-	at = freemap_first(s, hit->from);
-	insn = &s->insns[at];
-	if (at == s->count || insn->address >= hit->from || leads_to(f, insn, hit->target))
-		return -1;
-	return index;
+	return at < s->count && s->insns[at].address < hit->from &&
+	       !leads_to(f, &s->insns[at], hit->target);
+}
+
+/* Settles what comes from `own`, and is open, as real: with a sweep, which may be incomplete, but for what is doubtful. */
+static void settle_real(struct flow *f, struct image_range own, const struct sweep *s)
+{
+	const uint32_t *indices;
+	size_t n = image_hits_from(f->img, own.lo, own.hi, &indices);
+
+	for (size_t k = 0; k < n; k++)
+		if (image_hit_state(f->img, indices[k]) == HIT_UNKNOWN &&
+		    (!s || s->end < s->hi || !is_doubtful(f, s, image_hit(f->img, indices[k]))))
+			image_hit_settle(f->img, indices[k], HIT_REAL);
 }
 
 static enum hit_state judge(const struct flow *g, const struct image_hit *hit)
@@ -88,14 +87,31 @@ static int settle_from(struct flow *f, uint32_t index, struct dinst_error *e)
 	return 0;
 }
 
+/*
+ * With a hit, all that come from the same function are settled as far as that is decoded for it: no
+ * function is decoded again for each.
+ */
 static int settle(struct flow *f, size_t index, struct dinst_error *e)
 {
-	long source = doubtful_source(f, image_hit(f->img, index));
-	int r = source < 0 ? 0 : settle_from(f, (uint32_t)source, e);
+	const vaddr_t from = image_hit(f->img, index)->from;
+	const long source = freemap_before(f->map, from);
+	struct image_range own = {from, from};
+	const struct sweep *s;
+	int r;
 
-	/* What has not been settled with its function is not in its pieces. */
-	if (r == 0 && image_hit_state(f->img, index) == HIT_UNKNOWN)
+	if (source >= 0)
+		own = freemap_primary(f->map, (uint32_t)source);
+	if (from >= own.hi || freemap_sweep(f->map, (uint32_t)source, &s, NULL) < 0) {
 		image_hit_settle(f->img, index, HIT_REAL);
+		return 0;
+	}
+	settle_real(f, own, s);
+	if (image_hit_state(f->img, index) != HIT_UNKNOWN)
+		return 0;
+	r = settle_from(f, (uint32_t)source, e);
+	/* What has not been settled with its function is not in its pieces. */
+	if (r == 0)
+		settle_real(f, own, NULL);
 	return r;
 }
 

@@ -15,9 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mutator/points.h"
+#include "tests/slower.h"
 
 static struct image *img;
 
@@ -160,13 +162,37 @@ static void test_swept(void **state)
 	plan_free(img, p);
 }
 
+static double cpu_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* fear L1: tens of thousands of branches from many long functions do not have each decoded a thousand times */
+static void test_entered(void **state)
+{
+	struct function_plan *p;
+	double begun;
+
+	(void)state;
+	plan_free(img, plan("late")); /* what is found out once for the whole file */
+	begun = cpu_time();
+	p = plan("entered");
+	assert_true(cpu_time() - begun < 5 * SLOWER);
+	assert_int_equal(exits(p), 1);
+	assert_int_equal(p->points[0].refusal, REFUSAL_BRANCH_TARGET);
+	plan_free(img, p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chained), cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_rows),	cmocka_unit_test(test_labels),
 		cmocka_unit_test(test_crowded), cmocka_unit_test(test_late),
-		cmocka_unit_test(test_swept),
+		cmocka_unit_test(test_swept),	cmocka_unit_test(test_entered),
 	};
 
 	alarm(300); /* without a bound it takes hours */

@@ -120,15 +120,29 @@ swept:
 	.long 1b - .Lsweeps, 2b - .Lsweeps
 	.set n, 0
 	.rept 60000
-	.long sweeps + n % 40 * 0x4000 + n / 40 - .Lsweeps
+	.long sweeps + n % 40 * 0x8000 + n / 40 - .Lsweeps
 	.set n, n + 1
 	.endr
 	.popsection
 
+/* Branches of all those functions lead into it, of each in turn. */
+	.p2align 12
+	.globl entered
+	.type entered, @function
+entered:
+	.fill 40 * 1200, 1, 0x90
+	ret
+	.size entered, . - entered
+
 	.macro SWEEP n
 	.type swept_\n, @function
 swept_\n:
-	.fill 0x3fff, 1, 0x90
+	.fill 0x8000 - 1200 * 5 - 1, 1, 0x90
+	.set k, 0
+	.rept 1200
+	jmp entered + k * 40 + \n
+	.set k, k + 1
+	.endr
 	ret
 	.size swept_\n, . - swept_\n
 	.endm
