@@ -562,6 +562,8 @@ int functions_build(struct image *img, struct symbol_list *symbols, struct dinst
 	r = outer_find(img, e);
 	if (!r)
 		r = find_parents(&b);
+	if (!r)
+		r = called_settle(img, e);
 out:
 	free(b.drafts);
 	free(b.alias_keys);

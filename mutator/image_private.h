@@ -175,6 +175,9 @@ void symbols_close(struct image *img);
 /* image_functions.c: fills functions, outer, aliases and labels. */
 int functions_build(struct image *img, struct symbol_list *symbols, struct dinst_error *e);
 
+/* image_called.c: parts that are called by their parents become functions of their own. */
+int called_settle(struct image *img, struct dinst_error *e);
+
 /* image_outer.c: fills outer, by the functions' sizes. */
 int outer_find(struct image *img, struct dinst_error *e);
 

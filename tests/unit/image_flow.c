@@ -385,6 +385,24 @@ static void test_parts(void **state)
 	flow_release(&f);
 }
 
+/* fear F2: a part that is called is a function, with exits of its own; one that is jumped to is none */
+static void test_called_parts(void **state)
+{
+	static const char *const jumped[] = {"p_split.cold.2", "p_split.cold.3"};
+	uint32_t flags;
+
+	(void)state;
+	assert_true(image_name_flags(img, "p_split.cold.1", &flags));
+	assert_false(flags & FUNCTION_COLD);
+	assert_int_equal(exits_of("p_split.cold.1"), 1);
+	for (size_t i = 0; i < sizeof(jumped) / sizeof(*jumped); i++) {
+		assert_true(image_name_flags(img, jumped[i], &flags));
+		assert_true(flags & FUNCTION_COLD);
+	}
+	/* Two of its own, and one of each part. */
+	assert_int_equal(exits_of("p_split"), 4);
+}
+
 /* ------------------------------------------------ jumps of other kinds */
 
 /* fear C4: tables of 64 bits, tables of label differences, jumps by returns and thunks: read, and known */
@@ -510,7 +528,8 @@ int main(void)
 		cmocka_unit_test(test_falls_out),   cmocka_unit_test(test_odd_tables),
 		cmocka_unit_test(test_traps),
 	};
-	const struct CMUnitTest parts[] = {cmocka_unit_test(test_parts)};
+	const struct CMUnitTest parts[] = {cmocka_unit_test(test_parts),
+					   cmocka_unit_test(test_called_parts)};
 	const struct CMUnitTest hooks[] = {cmocka_unit_test(test_preempted)};
 	const struct CMUnitTest jumps[] = {
 		cmocka_unit_test(test_jumps_known),

@@ -37,6 +37,47 @@ FN p_two
 	ret
 END p_two
 
+/* Parts with names: one that is called, as LLVM makes them, one that is jumped to, one whose frame is there. */
+.macro PART name
+	.globl \name
+	.type \name, @function
+\name:
+	.cfi_startproc
+.endm
+	.globl p_split
+FN p_split
+	test %edi, %edi
+	js 1f
+	je p_split.cold.2
+	push %rbx
+	.cfi_def_cfa_offset 16
+	jne p_split.cold.3
+	pop %rbx
+	.cfi_def_cfa_offset 8
+	ret
+1:	sub $8, %rsp
+	call p_split.cold.1
+	add $8, %rsp
+	ret
+END p_split
+	PART p_split.cold.1
+	push %rbx
+	.cfi_def_cfa_offset 16
+	call p_two
+	pop %rbx
+	.cfi_def_cfa_offset 8
+	ret
+END p_split.cold.1
+	PART p_split.cold.2
+	ret
+END p_split.cold.2
+	PART p_split.cold.3
+	.cfi_def_cfa_offset 16
+	pop %rbx
+	.cfi_def_cfa_offset 8
+	ret
+END p_split.cold.3
+
 	.section .text.unlikely, "ax", @progbits
 	.skip 256, 0xcc
 	PIECE .Lp33, 33 /* a branch of p_one: a part */
