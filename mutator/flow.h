@@ -173,6 +173,15 @@ int flow_tables_late(struct flow *f, size_t settled, struct dinst_error *e);
 /* True if the indirect jump insns[at] looks like a switch: computed, not loaded whole. */
 bool flow_is_switch(const struct flow *f, size_t at);
 
+/*
+ * tables_jumps.c: what is built against speculation, in the function itself. True if insns[at] is a call
+ * that only jumps to what a register holds; and if it is a return that calls what one holds.
+ */
+bool flow_begins_thunk(const struct flow *f, size_t at);
+bool flow_calls_by_return(const struct flow *f, size_t at);
+/* Whom insns[at] calls; 0: nobody knows, or it is no direct call. */
+vaddr_t flow_callee(const struct flow *f, size_t at);
+
 /* True if the jump or branch insns[at] leaves the function (an exit point). */
 bool flow_is_exit(const struct flow *f, size_t at);
 

@@ -222,7 +222,7 @@ bool flow_is_exit(const struct flow *f, size_t at)
 	long own, other;
 
 	if (flow_jumps_indirectly(f, at, &jump))
-		return !flow_is_switch(f, at);
+		return !flow_is_switch(f, at) && !flow_calls_by_return(f, at);
 	if (insn->flow == ARCH_FLOW_RETURN)
 		return true;
 	if (insn->flow != ARCH_FLOW_JUMP && insn->flow != ARCH_FLOW_BRANCH)

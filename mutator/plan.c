@@ -83,8 +83,12 @@ static long entry_insn(const struct flow *f, vaddr_t address)
 }
 
 /* A call of the next instruction that only learns its own address is no call. */
-static bool is_call_point(const struct flow *f, const struct arch_insn *insn)
+static bool is_call_point(const struct flow *f, size_t at)
 {
+	const struct arch_insn *insn = &f->insns.items[at];
+
+	if (flow_begins_thunk(f, at))
+		return false;
 	if (insn->flow == ARCH_FLOW_CALL_INDIRECT)
 		return true;
 	return insn->flow == ARCH_FLOW_CALL && (insn->target != insn->address + insn->length ||
@@ -131,8 +135,8 @@ int plan_collect(struct planning *p, const struct image_function *fn, struct din
 
 		if (!(flow_marks(f, insn->address) & MARK_REACHED))
 			continue;
-		if (is_call_point(f, insn))
-			r = add_wish(p, POINT_CALL, insn->address, (long)i, insn->target, e);
+		if (is_call_point(f, i))
+			r = add_wish(p, POINT_CALL, insn->address, (long)i, flow_callee(f, i), e);
 		else if (flow_is_exit(f, i))
 			r = add_exit(p, flow_exit_point(f, i), insn->target, e);
 		/* A branch may leave either way. */

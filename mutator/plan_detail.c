@@ -153,7 +153,7 @@ static int add_after(struct listing *l, const struct cfg_block *b, size_t call)
 	struct point like = {
 		.kind = POINT_AFTER,
 		.address = insn_at(d, call)->address + insn_at(d, call)->length,
-		.callee = insn_at(d, call)->target,
+		.callee = flow_callee(&d->flow, call),
 	};
 
 	/* One that does not return has no return point. */
@@ -202,7 +202,7 @@ static int add_of_insn(struct listing *l, const struct cfg_block *b, size_t at)
 
 	if (r == 0)
 		r = add_accesses(l, at);
-	if (r == 0 && arch_is_call(insn) && !is_get_pc(insn))
+	if (r == 0 && arch_is_call(insn) && !is_get_pc(insn) && !flow_begins_thunk(&l->d->flow, at))
 		r = add_after(l, b, at);
 	return r;
 }

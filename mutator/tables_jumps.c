@@ -10,7 +10,14 @@
  *	1:      pause; lfence; jmp 1b
  *	2:      mov %rax, (%rsp)
  *	        ret
+ *
+ * The same piece in the function itself, where it is called, is an indirect call:
+ *
+ *	        jmp  4f
+ *	thunk:  ...
+ *	4:      call thunk
  */
+#include "mutator/flow_ways.h"
 #include "mutator/tables_private.h"
 
 static bool is_on_stack(const struct arch_memory *m)
@@ -89,4 +96,54 @@ bool flow_end_is_indirect(const struct flow *f, size_t at, struct indirect *jump
 	default:
 		return false;
 	}
+}
+
+/* insns[at] overwrites the return address of who has called it, and the next one goes to what is there now. */
+static bool replaces_return(const struct flow *f, size_t at)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+	struct indirect jump;
+
+	return at + 1 < f->insns.count && f->insns.items[at + 1].flow == ARCH_FLOW_RETURN &&
+	       flow_end_is_indirect(f, at + 1, &jump) &&
+	       arch_memory_operands(&f->insns.items[at], m) == 1 && !m[0].offset;
+}
+
+bool flow_begins_thunk(const struct flow *f, size_t at)
+{
+	const struct arch_insn *call = &f->insns.items[at];
+	long to = call->flow == ARCH_FLOW_CALL ? flow_insn_at(f, call->target) : -1;
+
+	return to >= 0 && replaces_return(f, (size_t)to);
+}
+
+vaddr_t flow_callee(const struct flow *f, size_t at)
+{
+	const struct arch_insn *call = &f->insns.items[at];
+	long to = call->flow == ARCH_FLOW_CALL ? flow_insn_at(f, call->target) : -1;
+
+	return to >= 0 && flow_begins_thunk(f, (size_t)to) ? 0 : call->target;
+}
+
+/* True if control comes to insns[at] by calls of the function's own only. */
+static bool is_only_called(const struct flow *f, size_t at)
+{
+	const vaddr_t v = f->insns.items[at].address;
+
+	return !flow_is_run_into(f, at) && flow_ways_first(f, v) >= 0 &&
+	       !(flow_marks(f, v) & (MARK_LOOP | MARK_FOREIGN | MARK_REFERRED));
+}
+
+bool flow_calls_by_return(const struct flow *f, size_t at)
+{
+	size_t store = at ? at - 1 : 0;
+
+	if (f->insns.items[at].flow != ARCH_FLOW_RETURN || !at || !f->ways ||
+	    !replaces_return(f, store) || !is_only_called(f, store))
+		return false;
+	for (long i = flow_ways_first(f, f->insns.items[store].address); i >= 0;
+	     i = flow_ways_next(f, i))
+		if (!is_only_called(f, (size_t)i))
+			return false;
+	return true;
 }

@@ -437,7 +437,7 @@ static void test_jumps_unknown(void **state)
 	assert_true(marks_of("t_odd", 16) & MARK_CONFLICT);
 }
 
-/* fear E5: a jump by a table is no exit, in whatever guise; a tail jump is one */
+/* fear E5: a jump by a table, and a call, is no exit, in whatever guise; a tail jump is one */
 static void test_jumps_exits(void **state)
 {
 	(void)state;
@@ -447,6 +447,8 @@ static void test_jumps_exits(void **state)
 	assert_int_equal(known_exits_of("t_by_thunk"), 2);
 	assert_int_equal(known_exits_of("t_by_return"), 2);
 	assert_int_equal(known_exits_of("t_tail_by_thunk"), 2);
+	assert_int_equal(known_exits_of("t_call_by_thunk"), 1);
+	assert_int_equal(known_exits_of("t_call_and_jump"), 2);
 }
 
 /* fear C4: jumps into a row of instructions whose address is an operand, where addresses are fixed */

@@ -3,7 +3,8 @@
  * points_tables.c - a function whose jump tables would take hours to read
  * (tests/live/targets/points-tables.S) is left with what is safe for any; and
  * tables of whole addresses that lead into another function, and constants among
- * code (points-fixed.S); and jumps of which it is not sure where they lead (points-chosen.S).
+ * code (points-fixed.S); and jumps of which it is not sure where they lead (points-chosen.S), and calls
+ * that do not look like one (image-jumps.S).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -198,12 +199,45 @@ static void test_after(void **state)
 	image_close(img);
 }
 
+/* fear E5: an indirect call that is made of calls and a return (against speculation) is one call, of nobody knows whom */
+static void test_thunk(void **state)
+{
+	struct image *img = open_target("image-jumps");
+	struct dinst_error e = {0};
+	vaddr_t start;
+	struct function_plan *plan = plan_of(img, "t_call_by_thunk", &start);
+	unsigned calls = 0, exits = 0, after = 0;
+
+	(void)state;
+	assert_int_equal(plan_add_detail(img, plan, &e), 0);
+	for (size_t i = 0; i < plan->point_count; i++) {
+		const struct point *p = &plan->points[i];
+
+		calls += p->kind == POINT_CALL;
+		exits += p->kind == POINT_EXIT;
+		after += p->kind == POINT_AFTER;
+		if (p->kind == POINT_CALL || p->kind == POINT_AFTER)
+			assert_int_equal(p->callee, 0);
+		/* The call ends at 30; behind the sum and a pop is the return. */
+		if (p->kind == POINT_CALL)
+			assert_int_equal(p->address, start + 25);
+		if (p->kind == POINT_AFTER)
+			assert_int_equal(p->address, start + 30);
+	}
+	assert_int_equal(calls, 1);
+	assert_int_equal(exits, 1);
+	assert_int_equal(after, 1);
+	plan_free(img, plan);
+	image_close(img);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_endless_tables), cmocka_unit_test(test_whole_addresses),
 		cmocka_unit_test(test_constants),      cmocka_unit_test(test_chosen),
 		cmocka_unit_test(test_after),	       cmocka_unit_test(test_meddled),
+		cmocka_unit_test(test_thunk),
 	};
 
 	alarm(60); /* without a bound it takes minutes */

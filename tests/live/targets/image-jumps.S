@@ -239,6 +239,33 @@ FN t_tail_by_thunk
 1:	jmp t_thunk
 END t_tail_by_thunk
 
+	/* A call without a call: what is called comes back behind the outer one. */
+.macro CALL_THUNK
+	jmp 4f
+3:	THUNK
+4:	call 3b
+.endm
+FN t_call_by_thunk
+	push %rbx
+	mov %edi, %ebx
+	mov (%rsi), %rax
+	CALL_THUNK
+	add %ebx, %eax
+	pop %rbx
+	ret
+END t_call_by_thunk
+
+	/* The same, and a tail jump by the same piece of code. */
+FN t_call_and_jump
+	mov (%rsi), %rax
+	test %edi, %edi
+	js 3f
+	sub $8, %rsp
+	CALL_THUNK
+	add $8, %rsp
+	ret
+END t_call_and_jump
+
 	/* A switch, and a jump to where a call says that the function is, plus what somebody hands over. */
 FN t_own_address
 	cmp $1, %edi
