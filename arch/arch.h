@@ -84,6 +84,10 @@ enum arch_insn_flag {
 	ARCH_INSN_STACK_OPERAND = 1 << 10, /* memory by the stack pointer, a push, a pop */
 	ARCH_INSN_FRAME = 1 << 11,	   /* tears down a frame (pop, leave, add to sp) */
 	ARCH_INSN_DIVIDES = 1 << 12,	   /* faults where the result does not fit */
+	/* A load after which memory is reserved (load-exclusive), and what ends that: the store, or giving
+	 * it up. Nothing of ours may run between the two: the store would fail, each time anew. */
+	ARCH_INSN_EXCLUSIVE_LOAD = 1 << 13,
+	ARCH_INSN_EXCLUSIVE_END = 1 << 14,
 };
 
 /* One decoded instruction. A plain value. */

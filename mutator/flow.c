@@ -507,31 +507,6 @@ static void reach_everything(struct flow *f)
 	}
 }
 
-/*
- * A handler may compare the pc that a signal has interrupted with the labels
- * around a system call, to know whether it has begun (cancellation of musl, and
- * of newer glibcs). Its return point is known elsewhere then, and the straight
- * line up to there must be executed where it is.
- */
-static void mark_compared(struct flow *f)
-{
-	for (size_t i = 0; i < f->insns.count; i++) {
-		const struct arch_insn *insn = &f->insns.items[i];
-		vaddr_t end = insn->address + insn->length;
-
-		if (insn->flow != ARCH_FLOW_SYSCALL ||
-		    !(image_references_at(f->img, end) & ~(unsigned)REFERENCE_RSEQ))
-			continue;
-		for (const struct arch_insn *at = insn;; at--) {
-			mark_bytes(f, at, MARK_RSEQ);
-			f->compared = true;
-			if (at == f->insns.items || at[-1].address + at[-1].length != at->address ||
-			    (at[-1].flow != ARCH_FLOW_NEXT && at[-1].flow != ARCH_FLOW_BRANCH))
-				break;
-		}
-	}
-}
-
 static int build(struct flow *f, struct dinst_error *e)
 {
 	int r = flow_make_pieces(f, e);
@@ -562,9 +537,11 @@ static int build(struct flow *f, struct dinst_error *e)
 	mark_from_unknown(f);
 	if (f->unresolved)
 		reach_everything(f);
-	mark_compared(f);
+	flow_mark_compared(f);
 	flow_mark_data(f);
-	return 0;
+	r = flow_mark_exclusives(f, e);
+	if (r == 0)
+		return 0;
 fail:
 	flow_release(f);
 	return r;

@@ -12,6 +12,7 @@
  *   flow_returns.c what ends a line, and calls behind which there may be data
  *   flow_outs.c    where the function branches to outside of itself
  *   flow_labels.c  addresses of the function that its instructions end with
+ *   flow_sequences.c code between whose instructions nothing may be inserted
  *   tables*.c      jump tables: see tables_private.h
  */
 #ifndef DINST_MUTATOR_FLOW_PRIVATE_H
@@ -23,6 +24,10 @@
 int flow_make_pieces(struct flow *f, struct dinst_error *e);
 /* Marks what the image and its jump tables know of, and what is true of the hits. */
 int flow_mark_references(struct flow *f, struct dinst_error *e);
+
+/* flow_sequences.c, when all is decoded and in order: marks what must be executed where it is (MARK_RSEQ). */
+void flow_mark_compared(struct flow *f);
+int flow_mark_exclusives(struct flow *f, struct dinst_error *e);
 
 /*
  * True if control does not go on behind the instruction. For a call that costs

@@ -71,8 +71,9 @@ static const struct {
 	[REFUSAL_UNMOVABLE] = {"unmovable", "an instruction there must not be relocated"},
 	[REFUSAL_RSEQ] =
 		{"rseq",
-		 "it is part of a restartable or cancellable sequence, or of what the program "
-		 "writes itself (XRay) or lists in a section of its own (static keys, probes)"},
+		 "it is part of a restartable or cancellable sequence, stands between a load-exclusive "
+		 "and its store, or is of what the program writes itself (XRay) or lists in a section "
+		 "of its own (static keys, probes)"},
 	[REFUSAL_STUB] = {"stub", "a linker stub, signal return or loader hook"},
 	[REFUSAL_LOOP_ENTRY] = {"loop-entry", "the function loops back to its first instruction"},
 	[REFUSAL_TAKEN] = {"taken", "its bytes are needed for another point"},

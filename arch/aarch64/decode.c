@@ -67,8 +67,11 @@ static bool decode_system(uint32_t w, struct a64_insn *insn)
 {
 	if ((w & 0xfffff01f) == 0xd503201f)
 		return decode_hint(w, insn);
-	if ((w & 0xfffff000) == 0xd5033000) /* dmb, dsb, isb, clrex, sb */
+	if ((w & 0xfffff000) == 0xd5033000) { /* dmb, dsb, isb, clrex, sb */
+		if ((w & 0xe0) == 0x40)
+			insn->flags |= ARCH_INSN_EXCLUSIVE_END;
 		return true;
+	}
 	if ((w & 0xfff00000) == 0xd5300000) { /* mrs */
 		insn->reads = (w & 0xffffffe0) == 0xd53b4200 ? SET_FLAGS : 0;
 		insn->writes = a64_set(a64_rd(w));

@@ -20,10 +20,17 @@ static void base(uint32_t w, struct a64_insn *insn)
 		insn->flags |= ARCH_INSN_STACK_OPERAND;
 }
 
+static void exclusive(bool is_load, struct a64_insn *insn)
+{
+	insn->flags |=
+		ARCH_INSN_NO_MOVE | (is_load ? ARCH_INSN_EXCLUSIVE_LOAD : ARCH_INSN_EXCLUSIVE_END);
+}
+
 /*
  * Exclusives, ordered accesses, compare and swap. Between a load and a store
  * exclusive nothing of ours may run: our own stores could end the reservation
- * each time, for ever. The pair stays where it is.
+ * each time, for ever. The pair stays where it is, and what stands between the
+ * two is the planner's to find (flow_sequences.c).
  */
 static bool ordered(uint32_t w, struct a64_insn *insn)
 {
@@ -37,7 +44,7 @@ static bool ordered(uint32_t w, struct a64_insn *insn)
 		*(is_load ? &insn->writes : &insn->reads) |= rt;
 		return true;
 	}
-	insn->flags |= ARCH_INSN_NO_MOVE;
+	exclusive(is_load, insn);
 	if (is_load) {
 		insn->writes = rt | (o1 ? rt2 : 0);
 	} else {
@@ -143,5 +150,7 @@ bool a64_effects_memory(uint32_t w, struct a64_insn *insn)
 		*(w >> 22 & 3 ? &insn->writes : &insn->reads) |= a64_set(a64_rd(w));
 		return true;
 	}
+	if ((w & 0xbfa00000) == 0x89000000) /* exclusives with the rights of EL0 (FEAT_LSUI) */
+		exclusive(w >> 22 & 1, insn);
 	return reads_everything(insn); /* tags, copies of memory, pairs of 128 bits */
 }
