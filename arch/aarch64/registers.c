@@ -18,7 +18,9 @@
 const size_t arch_red_zone = 0; /* AAPCS64, 6.4.5.1 */
 
 enum {
-	STATE_32_BIT = 1 << 4, /* pstate, as in SPSR_EL1: M[4] */
+	/* Fields of pstate, as in SPSR_EL1. */
+	STATE_32_BIT = 1 << 4,	     /* M[4] */
+	STATE_BRANCH_TYPE = 3 << 10, /* BTYPE */
 	ERESTARTNOINTR_VALUE = 513,
 	ERESTARTNOHAND_VALUE = 514,
 	ERESTART_RESTARTBLOCK_VALUE = 516,
@@ -31,9 +33,14 @@ taddr_t arch_pc(const struct arch_regs *r)
 	return r->user.pc;
 }
 
+/*
+ * A thread that is stopped behind an indirect jump, before what that leads to, may go on at a
+ * landing pad only, where pages are guarded (BTI): that is about the place which it leaves here.
+ */
 void arch_set_pc(struct arch_regs *r, taddr_t pc)
 {
 	r->user.pc = pc;
+	r->user.pstate &= ~(uint64_t)STATE_BRANCH_TYPE;
 }
 
 taddr_t arch_sp(const struct arch_regs *r)

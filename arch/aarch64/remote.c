@@ -139,7 +139,7 @@ bool arch_is_remote(const uint8_t *bytes, size_t size)
 
 void arch_begin_remote(struct arch_regs *r, taddr_t pc)
 {
-	r->user.pc = pc;
+	arch_set_pc(r, pc);
 	/* No system call is being left: the kernel must restart nothing. */
 	r->system_call = -1;
 }

@@ -521,8 +521,15 @@ static void test_registers(void **state)
 	assert_int_equal(arch_syscall_argument(&r, 5), 105);
 	arch_set_syscall_argument(&r, 5, 7);
 	assert_int_equal(arch_syscall_argument(&r, 5), 7);
+	/* Stopped behind an indirect jump: in a guarded page only landing pads may follow. */
+	r.user.pstate = 3 << 10 | 1 << 12;
 	arch_begin_remote(&r, 0x1000);
 	assert_true(arch_pc(&r) == 0x1000 && !arch_in_syscall(&r));
+	assert_int_equal(r.user.pstate, 1 << 12);
+	r.user.pstate = 2 << 10 | 1 << 12;
+	arch_set_pc(&r, 0x2000);
+	assert_true(arch_pc(&r) == 0x2000);
+	assert_int_equal(r.user.pstate, 1 << 12);
 }
 
 int main(void)
