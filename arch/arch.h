@@ -88,6 +88,8 @@ enum arch_insn_flag {
 	 * it up. Nothing of ours may run between the two: the store would fail, each time anew. */
 	ARCH_INSN_EXCLUSIVE_LOAD = 1 << 13,
 	ARCH_INSN_EXCLUSIVE_END = 1 << 14,
+	ARCH_INSN_PREFIX =
+		1 << 15, /* one with the instruction behind it, which must not move either */
 };
 
 /* One decoded instruction. A plain value. */

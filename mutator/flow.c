@@ -538,6 +538,7 @@ static int build(struct flow *f, struct dinst_error *e)
 	if (f->unresolved)
 		reach_everything(f);
 	flow_mark_compared(f);
+	flow_mark_prefixed(f);
 	flow_mark_data(f);
 	r = flow_mark_exclusives(f, e);
 	if (r == 0)

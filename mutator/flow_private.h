@@ -27,6 +27,7 @@ int flow_mark_references(struct flow *f, struct dinst_error *e);
 
 /* flow_sequences.c, when all is decoded and in order: marks what must be executed where it is (MARK_RSEQ). */
 void flow_mark_compared(struct flow *f);
+void flow_mark_prefixed(struct flow *f);
 int flow_mark_exclusives(struct flow *f, struct dinst_error *e);
 
 /*

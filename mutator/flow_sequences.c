@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * flow_sequences.c - code that must be executed where it is, with nothing of ours in between: up to
- * a system call whose pc somebody compares, and from a load-exclusive to its store-exclusive. Marks
- * only; decodes nothing, and knows every instruction of the function already.
+ * a system call whose pc somebody compares, behind a prefix that is an instruction of its own, and from
+ * a load-exclusive to its store-exclusive. Marks only; decodes nothing, and knows every instruction of the function already.
  */
 #include "mutator/flow_private.h"
 
@@ -36,6 +36,21 @@ void flow_mark_compared(struct flow *f)
 			    (at[-1].flow != ARCH_FLOW_NEXT && at[-1].flow != ARCH_FLOW_BRANCH))
 				break;
 		}
+	}
+}
+
+/*
+ * Between a prefix and its instruction nothing else may be executed: what comes of it is not defined
+ * (Arm ARM, C8.2, MOVPRFX). The prefix itself is one that does not move.
+ */
+void flow_mark_prefixed(struct flow *f)
+{
+	for (size_t i = 1; i < f->insns.count; i++) {
+		const struct arch_insn *insn = &f->insns.items[i];
+
+		if (insn[-1].flags & ARCH_INSN_PREFIX &&
+		    insn[-1].address + insn[-1].length == insn->address)
+			mark_insn(f, insn);
 	}
 }
 

@@ -72,8 +72,8 @@ static const struct {
 	[REFUSAL_RSEQ] =
 		{"rseq",
 		 "it is part of a restartable or cancellable sequence, stands between a load-exclusive "
-		 "and its store, or is of what the program writes itself (XRay) or lists in a section "
-		 "of its own (static keys, probes)"},
+		 "and its store or behind a prefix, or is of what the program writes itself (XRay) or "
+		 "lists in a section of its own (static keys, probes)"},
 	[REFUSAL_STUB] = {"stub", "a linker stub, signal return or loader hook"},
 	[REFUSAL_LOOP_ENTRY] = {"loop-entry", "the function loops back to its first instruction"},
 	[REFUSAL_TAKEN] = {"taken", "its bytes are needed for another point"},

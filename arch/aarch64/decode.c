@@ -179,16 +179,27 @@ static bool decode_reserved(uint32_t w, struct a64_insn *insn)
 	return w >> 31;
 }
 
+/*
+ * Scalable vectors, which are copied as they are. movprfx is one with the instruction behind it: both
+ * stay, one after the other.
+ */
+static bool decode_scalable(uint32_t w, struct a64_insn *insn)
+{
+	insn->reads = SET_ALL;
+	insn->flags |= ARCH_INSN_MEMORY;
+	if ((w & 0xfffffc00) == 0x0420bc00 || (w & 0xff3ee000) == 0x04102000)
+		insn->flags |= ARCH_INSN_PREFIX | ARCH_INSN_NO_MOVE;
+	return true;
+}
+
 /* The class of a word (C4.1, top level). */
 static bool decode_word(uint32_t w, struct a64_insn *insn)
 {
 	switch (w >> 25 & 15) {
 	case 0:
 		return decode_reserved(w, insn);
-	case 2: /* scalable vectors */
-		insn->reads = SET_ALL;
-		insn->flags |= ARCH_INSN_MEMORY;
-		return true;
+	case 2:
+		return decode_scalable(w, insn);
 	case 8:
 	case 9:
 		return a64_effects_immediate(w, insn);

@@ -152,5 +152,8 @@ bool a64_effects_memory(uint32_t w, struct a64_insn *insn)
 	}
 	if ((w & 0xbfa00000) == 0x89000000) /* exclusives with the rights of EL0 (FEAT_LSUI) */
 		exclusive(w >> 22 & 1, insn);
+	/* Memory copied and set, in three instructions one after the other: the kernel begins anew at the first. */
+	if ((w & 0xfb200c00) == 0x19000400)
+		insn->flags |= ARCH_INSN_NO_MOVE;
 	return reads_everything(insn); /* tags, copies of memory, pairs of 128 bits */
 }

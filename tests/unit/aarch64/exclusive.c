@@ -2,8 +2,8 @@
 /*
  * exclusive.c - executed on AArch64 (by aarch64_run.c, under qemu-aarch64): a
  * counter wherever the planner (mutator/flow_sequences.c) lets one stand in code
- * with load-exclusives and store-exclusives. The code must come to its end: with
- * a counter between the two it would try for ever.
+ * with load-exclusives and store-exclusives, or prefixes. The code must come to
+ * its end: with a counter between the two it would try for ever.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { INSNS_MAX = 16, SECONDS = 10, COLD = NEAR + 0x1000, WORD = 0x1000, BEFORE
 
 /*
  * x3: the address of a word that holds x1; x2 is what it becomes. `marks`: which instructions
- * may be in no window, because they stay where they are (s) or stand between (-).
+ * may be in no window, because they stay where they are (s), or stand between or behind a prefix (-).
  */
 static const struct {
 	const char *name, *marks;
@@ -37,6 +37,8 @@ static const struct {
 	 ".s--.s..--.",
 	 {0xd503201f, 0x885f7c60, 0x11000805, 0x14000005, 0xd503201f, 0x88047c65, 0x35ffff64,
 	  0x14000003, 0xd503201f, 0x17fffffc, 0xd503201f}},
+	/* ptrue p0.s; str w2,[x3]; movprfx z0,z1; fmla z0.s,p0/m,z2.s,z3.s; nop */
+	{"a prefix", "..s-.", {0x2598e3e0, 0xb9000062, 0x0420bc20, 0x65a30040, 0xd503201f}},
 	/* 1: ldxr w0,[x3]; cbz w0,2f; add w5,w0,#2; stxr w4,w5,[x3]; cbnz w4,1b; b 3f; 2: nop; nop; 3: nop */
 	{"a way out that leads to no store",
 	 "s--s.....",
@@ -140,6 +142,7 @@ static void try_case(size_t n)
 
 		place(&c, cases[n].words, count);
 		expect(flow_mark_exclusives(&c.flow, &e) == 0, cases[n].name, n, i);
+		flow_mark_prefixed(&c.flow);
 		is = c.insns[i].flags & ARCH_INSN_NO_MOVE		   ? 's'
 		     : flow_marks(&c.flow, c.insns[i].address) & MARK_RSEQ ? '-'
 									   : '.';
