@@ -89,6 +89,7 @@ static inline void a64_store(uint8_t *bytes, uint32_t word)
 struct a64_insn {
 	taddr_t address, target, data_ref;
 	arch_regset reads, writes;
+	arch_regset may_change; /* besides `writes`: it is not sure, or nobody needs it to be */
 	uint16_t flags;
 	uint8_t flow;
 };

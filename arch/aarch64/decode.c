@@ -54,6 +54,7 @@ static bool decode_hint(uint32_t w, struct a64_insn *insn)
 	} else if (number == HINT_PACIASP || number == HINT_PACIBSP || (number & 0x79) == 32) {
 		insn->flags |= ARCH_INSN_LANDING_PAD | ARCH_INSN_NO_MOVE;
 		insn->reads = number < 32 ? SET(X30) | SET_SP : 0;
+		insn->may_change = number < 32 ? SET(X30) : 0;
 	} else if (number < 6) { /* yield, wfe, wfi, sev, sevl */
 		insn->reads = 0;
 	} else {
@@ -241,7 +242,7 @@ int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_
 	return ARCH_OK;
 }
 
-void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes)
+static struct a64_insn effects(const struct arch_insn *insn)
 {
 	struct a64_insn found = {.address = insn->address};
 
@@ -249,17 +250,22 @@ void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset 
 		found.reads = SET_ALL;
 		found.writes = 0;
 	}
+	return found;
+}
+
+void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes)
+{
+	struct a64_insn found = effects(insn);
+
 	*reads = found.reads;
 	*writes = found.writes;
 }
 
-/* Nothing is overwritten in part. */
 arch_regset arch_changes(const struct arch_insn *insn)
 {
-	arch_regset reads, writes;
+	struct a64_insn found = effects(insn);
 
-	arch_effects(insn, &reads, &writes);
-	return reads == SET_ALL ? SET_ALL : writes;
+	return found.reads == SET_ALL ? SET_ALL : found.writes | found.may_change;
 }
 
 bool arch_may_copy(const struct arch_insn *insn, arch_regset *from)

@@ -178,6 +178,19 @@ bool a64_effects_register(uint32_t w, struct a64_insn *insn)
 	}
 }
 
+/* True if a general register is what it makes of a vector's element (C4.1.69, C4.1.70). */
+static bool makes_general(uint32_t w)
+{
+	unsigned opcode = w >> 16 & 7;
+
+	if ((w & 0x9fe08400) == 0x0e000400) /* umov, smov; not dup and ins */
+		return (w & 0x6800) == 0x2800;
+	/* Conversions: whole numbers, and with a fixed point; the others make a vector. */
+	if ((w & 0x5f20fc00) == 0x1e200000 || (w & 0x5f200000) == 0x1e000000)
+		return opcode != 2 && opcode != 3 && opcode != 7;
+	return false;
+}
+
 /*
  * Floating point and vectors: the only general register that any of them reads
  * is Rn. What they write is not claimed.
@@ -189,6 +202,11 @@ bool a64_effects_vector(uint32_t w, struct a64_insn *insn)
 	insn->reads = a64_set(a64_rn(w));
 	if (scalar && (w >> 10 & 1)) /* fccmp, fcsel */
 		insn->reads |= SET_FLAGS;
+	if (makes_general(w))
+		insn->may_change = a64_set(a64_rd(w));
+	/* fccmp, and fjcvtzs, which says if it is exact. */
+	if ((w & 0xff200c10) == 0x1e200400 || (w & 0xfffffc00) == 0x1e7e0000)
+		insn->may_change |= SET_FLAGS;
 	/* fcmp writes the flags and nothing else. */
 	if ((w & 0xff20fc07) == 0x1e202000)
 		insn->writes = SET_FLAGS;

@@ -93,6 +93,7 @@ static bool atomic(uint32_t w, struct a64_insn *insn)
 		return reads_everything(insn);
 	base(w, insn);
 	insn->reads |= a64_set(a64_rm(w)) | a64_set(a64_rd(w));
+	insn->may_change = a64_set(a64_rd(w));
 	return true;
 }
 
@@ -107,6 +108,7 @@ static bool single(uint32_t w, struct a64_insn *insn)
 	base(w, insn);
 	if (other && form != 2) { /* ldraa, ldrab: the base is authenticated, and may move */
 		insn->writes = a64_set(a64_rd(w));
+		insn->may_change = form == 3 ? SET(a64_rn(w)) : 0;
 		return !vector && size == 3;
 	}
 	if (other)
@@ -143,6 +145,7 @@ bool a64_effects_memory(uint32_t w, struct a64_insn *insn)
 	if ((w & 0xbe000000) == 0x0c000000) { /* vector structures; post-index by Rm */
 		base(w, insn);
 		insn->reads |= a64_set(a64_rm(w));
+		insn->may_change = w >> 23 & 1 ? SET(a64_rn(w)) : 0;
 		return true;
 	}
 	if ((w & 0x3f200c00) == 0x19000000 && (w >> 22 & 3) <= 1) { /* stlur, ldapur */

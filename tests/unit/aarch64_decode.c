@@ -224,6 +224,69 @@ static void test_cases(void **state)
 	}
 }
 
+/* What may be changed, which is more than what is overwritten for sure; and if results stay as they are. */
+static void test_changes(void **state)
+{
+	static const struct {
+		uint32_t word;
+		const char *text;
+		arch_regset changes;
+		bool keeps;
+	} changing[] = {
+		{0xf8218040, "swp x1, x0, [x2]", R(0), false},
+		{0xb8e10043, "ldaddal w1, w3, [x2]", R(3), true},
+		{0xf8210040, "ldadd x1, x0, [x2]", R(0), false},
+		{0xf821005f, "stadd x1, [x2]", 0, true},
+		{0x9e660000, "fmov x0, d0", R(0), false},
+		{0x9eae0065, "fmov x5, v3.d[1]", R(5), false},
+		{0x9e670003, "fmov d3, x0", 0, false},
+		{0x9eaf0003, "fmov v3.d[1], x0", 0, false},
+		{0x4e183c20, "mov x0, v1.d[1]", R(0), false},
+		{0x0e033c27, "umov w7, v1.b[1]", R(7), false},
+		{0x4e032c21, "smov x1, v1.b[1]", R(1), false},
+		{0x4e040c00, "dup v0.4s, w0", 0, false},
+		{0x4e181c00, "mov v0.d[1], x0", 0, false},
+		{0x9e780060, "fcvtzs x0, d3", R(0), false},
+		{0x1e18f064, "fcvtzs w4, s3, #4", R(4), false},
+		{0x9e650061, "fcvtau x1, d3", R(1), false},
+		{0x1e7e0000, "fjcvtzs w0, d0", R(0) | FLAGS, false},
+		{0x9e620000, "scvtf d0, x0", 0, false},
+		{0x9e42ec00, "scvtf d0, x0, #5", 0, false},
+		{0x1e610400, "fccmp d0, d1, #0, eq", FLAGS, false},
+		{0x1e602018, "fcmpe d0, #0.0", FLAGS, false},
+		{0x1e622820, "fadd d0, d1, d2", 0, false},
+		{0x1e620c20, "fcsel d0, d1, d2, eq", 0, false},
+		{0x1f420c20, "fmadd d0, d1, d2, d3", 0, false},
+		{0x4e284820, "aese v0.16b, v1.16b", 0, false},
+		{0x4cdf7000, "ld1 {v0.16b}, [x0], #16", R(0), false},
+		{0x0dc20c20, "ld1 {v0.b}[3], [x1], x2", R(1), false},
+		{0x4c407000, "ld1 {v0.16b}, [x0]", 0, false},
+		{0x3cc10400, "ldr q0, [x0], #16", R(0), false},
+		{0xf8201c03, "ldraa x3, [x0, #8]!", R(0) | R(3), false},
+		{0xf8201c43, "ldraa x3, [x2, #8]!", R(2) | R(3), true},
+		{0xf8201403, "ldraa x3, [x0, #8]", R(3), true},
+		{0xd503233f, "paciasp", R(30), true},
+		{0xc8a17c43, "cas x1, x3, [x2]", ALL, false},
+		{0x91000c41, "add x1, x2, #3", R(1), false},
+		{0xeb030045, "subs x5, x2, x3", R(5) | FLAGS, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(changing) / sizeof(changing[0]); i++) {
+		struct arch_insn insn;
+		uint8_t bytes[A64_SIZE];
+
+		a64_store(bytes, changing[i].word);
+		if (arch_decode(bytes, sizeof(bytes), ADDRESS, &insn) != ARCH_OK)
+			fail_msg("%s: not decoded", changing[i].text);
+		if (arch_changes(&insn) != changing[i].changes ||
+		    arch_keeps_results(&insn) != changing[i].keeps)
+			fail_msg("%s: changes %#llx, keeps %d", changing[i].text,
+				 (unsigned long long)arch_changes(&insn),
+				 arch_keeps_results(&insn));
+	}
+}
+
 static void test_compares(void **state)
 {
 	static const struct {
@@ -480,12 +543,12 @@ static void test_scan(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),	 cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_made),	 cmocka_unit_test(test_extensions),
-		cmocka_unit_test(test_not_sure), cmocka_unit_test(test_compares),
-		cmocka_unit_test(test_factors),	 cmocka_unit_test(test_format),
-		cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_liveness),
-		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_cases),	   cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_sums),	   cmocka_unit_test(test_made),
+		cmocka_unit_test(test_extensions), cmocka_unit_test(test_not_sure),
+		cmocka_unit_test(test_compares),   cmocka_unit_test(test_factors),
+		cmocka_unit_test(test_format),	   cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_liveness),   cmocka_unit_test(test_scan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
