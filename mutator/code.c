@@ -24,6 +24,7 @@ enum {
 	PASSES = 5,
 	MARKS_PER_INSN = 6,
 	NOTES_PER_PIECE = 24, /* pushes and pops of a frame and what is in it */
+	NOTES_PER_COPY = 2,   /* a register that the copy of an instruction keeps on the stack */
 	NOTE_BYTES = 2, /* a push or pop is so long at least, or stands where others are not */
 	FRAME_MAX = 96,
 };
@@ -104,6 +105,7 @@ int code_init(struct code *c, const struct session *s, const struct site *site,
 		hot += (size_t)WINDOW_INSNS_MAX * ARCH_RELOCATED_MAX;
 	cold = 64 + (size_t)pieces * SNIPPET_COLD_MAX;
 	add_programs(c, &hot, &cold, &notes);
+	notes += ((size_t)c->insn_count + WINDOW_INSNS_MAX) * NOTES_PER_COPY;
 	c->mark_room = 16 + ((size_t)c->insn_count + WINDOW_INSNS_MAX) * MARKS_PER_INSN +
 		       (size_t)pieces * 4;
 	c->hot = (struct arch_buf){.bytes = malloc(hot), .size = hot};
@@ -191,6 +193,14 @@ static void note_stack(struct code *c, const struct arch_trace *trace, size_t fr
 	for (size_t i = from; i < trace->count && i < trace->room; i++)
 		if (trace->marks[i].pushed > c->stack)
 			c->stack = trace->marks[i].pushed;
+}
+
+static void relocate(struct code *c, const struct arch_insn *insn)
+{
+	const size_t from = c->hot_trace.count;
+
+	arch_relocate(insn, &c->hot);
+	note_stack(c, &c->hot_trace, from);
 }
 
 /* The pieces [first, end) at one place, in one frame. */
@@ -281,7 +291,7 @@ static void copy_around(struct code *c, const struct arch_insn *moved, taddr_t s
 
 	if ((!branches && moved->flow != ARCH_FLOW_JUMP) ||
 	    module_window_at(c->site->module, moved->target) != start)
-		arch_relocate(moved, &c->hot);
+		relocate(c, moved);
 	else if (branches)
 		arch_relocate_branch(moved, begin, &c->hot);
 	else
@@ -364,7 +374,7 @@ static void emit_copy(struct code *c, unsigned insn)
 	if (has_taken_side(c, insn))
 		arch_relocate_branch(i, c->hot.pc + c->stubs[insn], &c->hot);
 	else
-		arch_relocate(i, &c->hot);
+		relocate(c, i);
 	if (arch_falls_through(i))
 		emit_place(c, insn, PLACE_FALLS, ALL, i->address + i->length);
 }

@@ -68,11 +68,14 @@ void arch_relocate_branch(const struct arch_insn *insn, taddr_t taken, struct ar
 static void emit_vector_load(const struct arch_insn *insn, uint32_t w, struct arch_buf *out)
 {
 	static const uint32_t loads[3] = {0xbd400000, 0xfd400000, 0x3dc00000};
+	const size_t before = out->trace ? arch_pushed_at(out->trace, out->used) : 0;
 
 	a64_emit(out, a64_push(X16, 16));
+	arch_note_pushed(out, before + 16);
 	a64_emit_address(out, X16, insn->data_ref);
 	a64_emit(out, loads[w >> 30] | X16 << 5 | a64_rd(w));
 	a64_emit(out, a64_pop(X16, 16));
+	arch_note_pushed(out, before);
 }
 
 /* ldr, ldrsw, prfm of a literal. */

@@ -219,6 +219,30 @@ static void test_relocation(void **state)
 	}
 }
 
+/* A register on the stack for the time of a copy: noted on top of what is there already. */
+static void test_copy_pushes(void **state)
+{
+	const struct arch_insn insn = decode(0x9c000043, 0x400000); /* ldr q3 */
+	struct arch_mark marks[4];
+	struct arch_trace trace = {marks, 0, 4};
+	uint8_t bytes[2 * ARCH_RELOCATED_MAX];
+	struct arch_buf out = {
+		.bytes = bytes, .size = sizeof(bytes), .pc = 0x4400000, .trace = &trace};
+
+	(void)state;
+	arch_relocate(&insn, &out);
+	assert_int_equal(arch_pushed_at(&trace, 0), 0);
+	assert_int_equal(arch_pushed_at(&trace, 4), 16);
+	assert_int_equal(arch_pushed_at(&trace, out.used - 4), 16);
+	assert_int_equal(arch_pushed_at(&trace, out.used), 0);
+	out.used = trace.count = 0;
+	arch_note_pushed(&out, 32);
+	arch_relocate(&insn, &out);
+	assert_int_equal(out.status, ARCH_OK);
+	assert_int_equal(arch_pushed_at(&trace, 4), 48);
+	assert_int_equal(arch_pushed_at(&trace, out.used), 32);
+}
+
 /* Every size of buffer: nothing is written behind its end. */
 static void test_no_room(void **state)
 {
@@ -535,11 +559,12 @@ static void test_registers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_branches),	  cmocka_unit_test(test_relocation),
-		cmocka_unit_test(test_no_room),		  cmocka_unit_test(test_counter),
-		cmocka_unit_test(test_frame_keeps_flags), cmocka_unit_test(test_counter_limits),
-		cmocka_unit_test(test_switches),	  cmocka_unit_test(test_patches),
-		cmocka_unit_test(test_remote_reach),	  cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_branches),       cmocka_unit_test(test_relocation),
+		cmocka_unit_test(test_copy_pushes),    cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_counter),	       cmocka_unit_test(test_frame_keeps_flags),
+		cmocka_unit_test(test_counter_limits), cmocka_unit_test(test_switches),
+		cmocka_unit_test(test_patches),	       cmocka_unit_test(test_remote_reach),
+		cmocka_unit_test(test_registers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,33 @@ static void check_same(const struct outcome *a, const struct outcome *b, uint32_
 	expect(!memcmp(a->s.v0, b->s.v0, sizeof(a->s.v0)), text, a->s.v0[0], b->s.v0[0]);
 }
 
+/* Runs from `from` on, with the word at `pc` led elsewhere for once. */
+static struct outcome run_diverted_from(taddr_t from, const struct state *in, taddr_t pc,
+					taddr_t elsewhere)
+{
+	struct arch_buf hole = at(pc, A64_SIZE);
+	uint8_t saved[A64_SIZE];
+	struct outcome o;
+
+	memcpy(saved, (uint8_t *)pc, A64_SIZE);
+	arch_emit_jump(&hole, elsewhere);
+	o = run_at(from, in);
+	memcpy((uint8_t *)pc, saved, A64_SIZE);
+	return o;
+}
+
+/* How far the stack is moved at each word is as noted. */
+static void check_pushed(const struct arch_buf *copy, const struct state *in)
+{
+	for (size_t i = 0; i < copy->used; i += A64_SIZE) {
+		struct outcome o = run_diverted_from(copy->pc, in, copy->pc + i, way_out(1));
+
+		if (o.s.where == 1)
+			expect(o.sp - o.s.sp == arch_pushed_at(copy->trace, i), "copy pushed",
+			       copy->pc + i, o.sp - o.s.sp);
+	}
+}
+
 static void relocate_one(uint32_t w)
 {
 	static const taddr_t places[] = {AREA + NEAR, AREA + FAR};
@@ -61,9 +88,12 @@ static void relocate_one(uint32_t w)
 	expect(arch_decode(area + HOME, 4, AREA + HOME, &insn) == ARCH_OK, "decoded", w, 0);
 	real = run_at(AREA + HOME, &in);
 	for (unsigned i = 0; i < 2; i++) {
+		struct arch_mark marks[4];
+		struct arch_trace trace = {marks, 0, 4};
 		struct arch_buf copy = at(places[i], 256);
 		struct outcome moved;
 
+		copy.trace = &trace;
 		arch_relocate(&insn, &copy);
 		expect(copy.status == ARCH_OK && copy.used <= ARCH_RELOCATED_MAX, "fits", w,
 		       copy.used);
@@ -71,6 +101,7 @@ static void relocate_one(uint32_t w)
 			arch_emit_jump(&copy, AREA + HOME + 4);
 		moved = run_at(places[i], &in);
 		check_same(&real, &moved, w);
+		check_pushed(&copy, &in);
 	}
 }
 
@@ -214,20 +245,10 @@ static void clear_slots(void)
 		*slot_of(i) = 0;
 }
 
-/* Runs with the word at `pc` led elsewhere for once. */
 static uint64_t run_diverted(const struct state *in, taddr_t pc, taddr_t elsewhere)
 {
-	struct arch_buf hole = at(pc, 4);
-	uint8_t saved[4];
-	uint64_t sp;
-
-	memcpy(saved, (uint8_t *)pc, 4);
-	arch_emit_jump(&hole, elsewhere);
 	clear_slots();
-	*state = *in;
-	sp = run(AREA + NEAR);
-	memcpy((uint8_t *)pc, saved, 4);
-	return sp;
+	return run_diverted_from(AREA + NEAR, in, pc, elsewhere).sp;
 }
 
 static void expect_pushed(const struct state *in, taddr_t pc, size_t pushed)
