@@ -53,7 +53,8 @@ static void test_under_qemu(void **state)
 		 "$(ls arch/aarch64/*.c | grep -v describe.c)",
 		 guest);
 	assert_int_equal(shell(command), 0);
-	snprintf(command, sizeof(command), "timeout %d qemu-aarch64 %s", SECONDS_MAX, guest);
+	snprintf(command, sizeof(command), "timeout %d qemu-aarch64 -cpu max %s", SECONDS_MAX,
+		 guest);
 	status = shell(command);
 	if (status == GUEST_SKIPS)
 		skip();

@@ -93,12 +93,12 @@ static void emit(void)
 		exit(1);
 }
 
-static void run_made(void)
+/* On made.in. */
+static void run_on_state(void)
 {
 	const int32_t cpu = (int32_t)(run_random() % (CPUS + 1)) - 1;
 	const uint32_t tid = (uint32_t)syscall(SYS_gettid);
 
-	made.in = random_state();
 	made.in.tp = AREA + RSEQ_AT + 0x6e0;
 	memcpy(area + RSEQ_AT + 4, &cpu, 4);
 	memcpy(area + TID_AT, &tid, 4);
@@ -111,6 +111,29 @@ static void run_made(void)
 	expect(!(made.frame.live & SET_FLAGS) || state->nzcv == made.in.nzcv, "flags", state->nzcv,
 	       made.in.nzcv);
 	expect(state->where == 0, "end", state->where, 0);
+}
+
+static void run_made(void)
+{
+	made.in = random_state();
+	run_on_state();
+}
+
+/* As paciasp signs it, and without a signature: no-ops where there are none. */
+static uint64_t sign(uint64_t address)
+{
+	register uint64_t x30 __asm__("x30") = address;
+
+	__asm__ volatile("hint #25" : "+r"(x30));
+	return x30;
+}
+
+static uint64_t strip(uint64_t address)
+{
+	register uint64_t x30 __asm__("x30") = address;
+
+	__asm__ volatile("hint #7" : "+r"(x30));
+	return x30;
 }
 
 /* ---------------------------------------------------------- random programs */
@@ -145,7 +168,7 @@ static bool judge_other(void *arg, const struct arch_op *op, uint64_t a, uint64_
 		*result = made.sp;
 		return true;
 	case ARCH_OP_CALLER:
-		*result = made.in.x[30];
+		*result = strip(made.in.x[30]);
 		return true;
 	case ARCH_OP_COUNT:
 		random_count(&places, a + op->number, b);
@@ -324,6 +347,33 @@ static void test_clocks(void)
 	}
 }
 
+/* The return address as it is, though x30 holds a signed one; and x30 is left as it was. */
+static void test_caller(void)
+{
+	static const uint64_t addresses[] = {0, LOW + 4, AREA + 0x1234, 0x7fffffffffffull};
+	unsigned signed_ones = 0;
+
+	for (unsigned i = 0; i < 64; i++) {
+		const uint64_t address = addresses[i % 4], x30 = i & 4 ? sign(address) : address;
+
+		signed_ones += x30 != address;
+		begin(ARCH_COUNT_LOCKED);
+		made.frame.live |= SET(X30);
+		add_op((struct arch_op){.kind = ARCH_OP_CALLER, .result = 1});
+		add_op((struct arch_op){.kind = ARCH_OP_CALLER, .result = 2});
+		add_op((struct arch_op){.kind = ARCH_OP_ARGUMENT, .result = 3, .number = i % 8});
+		for (unsigned v = 1; v < 4; v++)
+			keep(v, v);
+		emit();
+		made.in = random_state();
+		made.in.x[30] = x30;
+		run_on_state();
+		expect(word_at(1) == address && word_at(2) == address, "caller", x30, word_at(1));
+		expect(word_at(3) == made.in.x[i % 8], "argument", i, word_at(3));
+	}
+	expect(signed_ones > 0, "signed", signed_ones, 0);
+}
+
 /* Once the process has begun to put a filter on itself nothing makes a system call in it. */
 static void test_filter_begun(void)
 {
@@ -406,6 +456,7 @@ int main(void)
 	with_slots = test_random();
 	expect(with_slots > 100, "values on the stack", with_slots, 0);
 	test_clocks();
+	test_caller();
 	test_filter_begun();
 	test_read();
 	test_refusals();
