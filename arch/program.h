@@ -10,6 +10,10 @@
  * of a program can be told (arch_program_cost()). No operation can fault, but
  * LOAD and STORE of what is not mapped.
  *
+ * What makes a system call (READ, RING_BYTES, PROCESS, and CLOCK but for ticks) is told below. It keeps all
+ * that a system call keeps: on AArch64 not streaming mode (SME), nor scalable vectors above 128 bits,
+ * predicates and FFR (SVE), which are dead at entries, exits and calls of ordinary functions, and nowhere else.
+ *
  *   1. somebody builds ops (arch_op.kind says what the fields mean);
  *   2. arch_program_optimise(): constants folded, common subexpressions taken
  *      once, cheaper operations for dear ones, what has no effect is gone;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * program_thread.c - operations of programs on the thread: clocks, ids, reads of
- * memory that may not be there. A system call changes x0 and nothing else; what
- * it is given in registers is saved around it, and its result goes through the
- * stack. Records and calls of the target's functions are refused.
+ * memory that may not be there. Of the general registers and flags a system call
+ * changes x0 only; what it is given in registers is saved around it, and its
+ * result goes through the stack. It also ends streaming mode, and what scalable
+ * vectors hold above 128 bits, predicates and FFR are lost (Linux:
+ * Documentation/arch/arm64/sve.rst, sme.rst): nothing is done about that, see
+ * arch/program.h. Records and calls of the target's functions are refused.
  */
 #include <stddef.h>
 #include <time.h>

@@ -2,7 +2,9 @@
 /*
  * remote.c - remote programs: a row of system calls, and a tail that puts the
  * interrupted thread back as it was. No stack is used, nothing is called, no
- * flag is touched.
+ * flag is touched. What a system call itself takes, streaming mode and the
+ * scalable vectors above 128 bits, is not put back: a thread in the middle of
+ * code that uses these is the wrong one.
  *
  *	movn x19 ... x22        results of calls that did not run are negative
  *	[call n: tests of what it depends on, arguments, svc, result kept]
