@@ -71,6 +71,19 @@ static inline uint32_t a64_field(int64_t distance, unsigned at, unsigned bits)
 	return ((uint32_t)(distance >> 2) & ((1u << bits) - 1)) << at;
 }
 
+/*
+ * cb<cc>, cbb<cc>, cbh<cc> (FEAT_CMPBR): a branch that compares a register with another one, or with a
+ * number, and has 9 bits for where it leads.
+ */
+static inline bool a64_is_compare_branch(uint32_t w)
+{
+	bool is_known = (w & 0x7e000000) == 0x74000000 && (w >> 22 & 3) != 2;
+
+	if (w >> 24 & 1)
+		return is_known && !(w >> 14 & 1);
+	return is_known && (w >> 15 & 1 ? !(w >> 31) : !(w >> 14 & 1));
+}
+
 /* The word of an instruction, whose bytes are little-endian on any host. */
 static inline uint32_t a64_load(const uint8_t *bytes)
 {

@@ -155,6 +155,12 @@ static bool decode_branch(uint32_t w, struct a64_insn *insn)
 	insn->target = insn->address + 4 * a64_signed(w, 5, 14);
 	if ((w & 0x7e000000) == 0x36000000) /* tbz, tbnz */
 		return true;
+	if (a64_is_compare_branch(w)) {
+		insn->target = insn->address + 4 * a64_signed(w, 5, 9);
+		if (!(w >> 24 & 1))
+			insn->reads |= a64_set(a64_rm(w));
+		return true;
+	}
 	insn->flow = ARCH_FLOW_NEXT;
 	insn->target = 0;
 	insn->reads = 0;

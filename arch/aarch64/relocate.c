@@ -32,12 +32,19 @@ void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out)
  *	b.not	1f
  *	b	taken
  * 1:
+ *
+ * What compares, and so has not always an opposite:
+ *
+ *	cb	1f
+ *	b	2f
+ * 1:	b	taken
+ * 2:
  */
 static void emit_branch(const struct arch_insn *insn, taddr_t taken, struct arch_buf *out)
 {
 	uint32_t w = a64_load(insn->bytes);
-	bool is_condition = (w & 0xff000000) == 0x54000000;
-	unsigned bits = (w & 0x7e000000) == 0x36000000 ? 14 : 19;
+	bool is_condition = (w & 0xff000000) == 0x54000000, compares = a64_is_compare_branch(w);
+	unsigned bits = compares ? 9 : (w & 0x7e000000) == 0x36000000 ? 14 : 19;
 	uint32_t rest = w & ~(((1u << bits) - 1) << 5);
 	int64_t distance = (int64_t)(taken - arch_here(out));
 
@@ -45,10 +52,14 @@ static void emit_branch(const struct arch_insn *insn, taddr_t taken, struct arch
 		a64_emit(out, rest | a64_field(distance, 5, bits));
 		return;
 	}
-	/* Conditions 14 and 15 are both "always" and have no opposite. */
-	if (!is_condition || (w & 14) != 14)
+	if (compares) {
+		a64_emit(out, rest | a64_field(2 * A64_SIZE, 5, bits));
+		arch_emit_jump(out, arch_here(out) + 2 * A64_SIZE);
+	} else if (!is_condition || (w & 14) != 14) {
+		/* Conditions 14 and 15 are both "always" and have no opposite. */
 		a64_emit(out,
 			 (rest ^ (is_condition ? 1 : 1u << 24)) | a64_field(2 * A64_SIZE, 5, bits));
+	}
 	arch_emit_jump(out, taken);
 }
 

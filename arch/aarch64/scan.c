@@ -37,6 +37,8 @@ static bool reference(const uint8_t *bytes, size_t size, size_t i, taddr_t pc, t
 		*target = pc + 4 * a64_signed(w, 5, 19); /* b.cond, cbz, cbnz */
 	else if ((w & 0x7e000000) == 0x36000000)
 		*target = pc + 4 * a64_signed(w, 5, 14); /* tbz, tbnz */
+	else if (a64_is_compare_branch(w))
+		*target = pc + 4 * a64_signed(w, 5, 9);
 	else if ((w & 0x9f000000) == 0x10000000)
 		*target = pc + adr;
 	else if ((w & 0x9f000000) == 0x90000000)

@@ -76,6 +76,14 @@ static const struct {
 	{0xb400011f, "cbz xzr, 0x400020", JCC, 0, 0x20, NONE, 0, 0},
 	{0x36180207, "tbz w7, #3, 0x400040", JCC, 0, 0x40, NONE, R(7), 0},
 	{0xb7fc0007, "tbnz x7, #63, 0x3f8000", JCC, 0, -0x8000, NONE, R(7), 0},
+	{0x74020201, "cbgt w1, w2, 0x400040", JCC, 0, 0x40, NONE, R(1) | R(2), 0},
+	{0xf4e32005, "cbne x5, x3, 0x3ffc00", JCC, 0, -0x400, NONE, R(3) | R(5), 0},
+	{0x7423a005, "cbbge w5, w3, 0x3ffc00", JCC, 0, -0x400, NONE, R(3) | R(5), 0},
+	{0x74df8041, "cbbeq w1, wzr, 0x400008", JCC, 0, 8, NONE, R(1), 0},
+	{0x7463e005, "cbhhs w5, w3, 0x3ffc00", JCC, 0, -0x400, NONE, R(3) | R(5), 0},
+	{0x75002005, "cbgt w5, #0, 0x3ffc00", JCC, 0, -0x400, NONE, R(5), 0},
+	{0xf51fa005, "cbgt x5, #63, 0x3ffc00", JCC, 0, -0x400, NONE, R(5), 0},
+	{0x751f9fe5, "cbgt w5, #63, 0x4003fc", JCC, 0, 0x3fc, NONE, R(5), 0},
 	{0xd61f0200, "br x16", JUMPI, 0, NONE, NONE, R(16), 0},
 	{0xd63f0100, "blr x8", CALLI, 0, NONE, NONE, R(8), R(30)},
 	{0xd63f03c0, "blr x30", CALLI, STAY, NONE, NONE, R(30), R(30)},
@@ -420,10 +428,10 @@ static void test_extensions(void **state)
 
 static void test_not_sure(void **state)
 {
-	/* Unallocated; branches and returns that newer processors know (cb, retaasppc). */
-	static const uint32_t words[] = {0x00010000, 0x02000000, 0x06000000, 0x74000000,
-					 0x55000000, 0xd63f0001, 0xd65f0801, 0x13c00000,
-					 0x5b000000, 0xdc000000};
+	/* Unallocated; branches and returns that newer processors know (retaasppc). */
+	static const uint32_t words[] = {0x00010000, 0x02000000, 0x06000000, 0x74800000, 0x74a00000,
+					 0x74004000, 0xf4008000, 0x75004000, 0x55000000, 0xd63f0001,
+					 0xd65f0801, 0x13c00000, 0x5b000000, 0xdc000000};
 	static const uint8_t bytes[A64_SIZE] = {0x1f, 0x20, 0x03, 0xd5};
 	struct arch_insn insn;
 
@@ -522,6 +530,14 @@ static void test_scan(void **state)
 		a64_store(bytes + 4 * i, words[i]);
 	arch_scan_references(bytes, sizeof(bytes), ADDRESS, 0, UINT64_MAX, count_target, &sum);
 	assert_true(sum == ADDRESS + 0x10 + ADDRESS + 0x24 + ADDRESS + 0x3123 + ADDRESS + 0x114);
+	/* cbbge w5, w3, -0x400; cbgt w5, #63, +0x3fc */
+	a64_store(bytes, 0x7423a005);
+	a64_store(bytes + 4, 0x751f9fe5);
+	sum = 0;
+	arch_scan_references(bytes, 8, ADDRESS, 0, UINT64_MAX, count_target, &sum);
+	assert_true(sum == ADDRESS - 0x400 + ADDRESS + 0x400);
+	a64_store(bytes, words[0]);
+	a64_store(bytes + 4, words[1]);
 	sum = 0;
 	arch_scan_references(bytes, sizeof(bytes), ADDRESS, ADDRESS + 0x11, ADDRESS + 0x25,
 			     count_target, &sum);

@@ -387,7 +387,7 @@ static void test_branches(void **state)
 		uint32_t word;
 		taddr_t from, taken;
 		int status;
-		uint32_t expected[2];
+		uint32_t expected[3];
 	} cases[] = {
 		{0x14000004, 0x500000, 0x500040, ARCH_OK, {0x14000010}},	     /* b */
 		{0x54000080, 0x500000, 0x500040, ARCH_OK, {0x54000200}},	     /* b.eq */
@@ -398,6 +398,10 @@ static void test_branches(void **state)
 		{0x35000085, 0x500000, 0x900040, ARCH_OK, {0x34000045, 0x1410000f}}, /* cbnz w5 */
 		{0xb7080083, 0x500000, 0x4fff00, ARCH_OK, {0xb70ff803}}, /* tbnz x3,#33 */
 		{0x36080083, 0x500000, 0x600000, ARCH_OK, {0x37080043, 0x1403ffff}}, /* tbz */
+		{0x74020201, 0x500000, 0x4fff00, ARCH_OK, {0x74023801}}, /* cbgt w1,w2 */
+		{0x74020201, 0x500000, 0x500400, ARCH_OK, {0x74020041, 0x14000002, 0x140000fe}},
+		{0xf51fa005, 0x500000, 0x5003fc, ARCH_OK, {0xf51f9fe5}}, /* cbgt x5,#63 */
+		{0xf51fa005, 0x500000, 0x900040, ARCH_OK, {0xf51f8045, 0x14000002, 0x1410000e}},
 		{0x54000080, 0x500000, 0xaaaa00000000, ARCH_OUT_OF_RANGE, {0}},
 		{0x94000040, 0x500000, 0x500040, ARCH_REFUSED, {0}}, /* bl */
 		{0xd61f0100, 0x500000, 0x500040, ARCH_REFUSED, {0}}, /* br */
@@ -408,13 +412,13 @@ static void test_branches(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct arch_insn insn = decode(cases[i].word, 0x400000);
-		uint8_t bytes[8] = {0};
+		uint8_t bytes[12] = {0};
 		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = cases[i].from};
 
 		arch_relocate_branch(&insn, cases[i].taken, &out);
 		if (out.status != cases[i].status)
 			fail_msg("case %zu: status %d", i, out.status);
-		for (unsigned k = 0; k < 2 && out.status == ARCH_OK; k++)
+		for (unsigned k = 0; k < 3 && out.status == ARCH_OK; k++)
 			if (a64_load(bytes + 4 * k) != cases[i].expected[k])
 				fail_msg("case %zu: word %u is %#x", i, k, a64_load(bytes + 4 * k));
 	}
