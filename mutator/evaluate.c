@@ -207,6 +207,54 @@ static int make_flag(struct evaluation *v, struct mdl_plan *plan, const struct m
 	return status;
 }
 
+static bool bound_number(const struct mdl_flag *f, const struct mdl_expr *x, int64_t *number)
+{
+	*number = x->number;
+	if (x->kind == MDL_INTEGER)
+		return true;
+	for (size_t i = 0; x->kind == MDL_CONSTRAINT && i < f->binding_count; i++)
+		if (!strcmp(f->bindings[i].name, "$constraint") &&
+		    (int64_t)f->bindings[i].index == x->left->number) {
+			*number = f->bindings[i].number;
+			return f->bindings[i].kind == MDL_BOUND_NUMBER;
+		}
+	return false;
+}
+
+/* $pid == NUMBER or $thread == NUMBER, alone or together with other conditions. */
+static void note_only(struct mdl_plan *plan, const struct mdl_flag *f, const struct mdl_expr *x)
+{
+	const struct mdl_expr *who, *is;
+	int64_t number;
+
+	if (x->kind == MDL_BINARY && x->op == MDL_OP_BOTH) {
+		note_only(plan, f, x->left);
+		note_only(plan, f, x->right);
+	}
+	if (x->kind != MDL_BINARY || x->op != MDL_OP_EQ)
+		return;
+	is = x->left->kind == MDL_PID || x->left->kind == MDL_THREAD ? x->right : x->left;
+	who = is == x->left ? x->right : x->left;
+	if (!bound_number(f, is, &number) || number <= 0 || number > INT32_MAX)
+		return;
+	if (who->kind == MDL_PID)
+		plan->only_pid = (pid_t)number;
+	else if (who->kind == MDL_THREAD)
+		plan->only_tid = (pid_t)number;
+}
+
+/* Whom a flag that is asked on the spot lets begin what is measured, where it says so in one assignment. */
+static void note_who(struct mdl_plan *plan, const struct mdl_flag *f)
+{
+	const struct mdl_code *code = f->inline_code;
+
+	while (code && !code->next && code->kind == MDL_CODE_BLOCK)
+		code = code->first;
+	if (code && !code->next && code->kind == MDL_CODE_EXPR && code->expr->kind == MDL_ASSIGN &&
+	    !code->expr->op)
+		note_only(plan, f, code->expr->right);
+}
+
 /* Cheap and selective ones first: code on the spot, single functions, then more and more. */
 static size_t dearness(const struct mdl_flag *f)
 {
@@ -239,6 +287,8 @@ static int make_flags(struct evaluation *v, struct mdl_plan *plan, const struct 
 	for (size_t i = 0; i < s->flag_count && status >= 0; i++) {
 		status = make_flag(v, plan, s->flags[i], s->flag_resources[i], excluded,
 				   &plan->flags[i]);
+		if (status >= 0)
+			note_who(plan, &plan->flags[i]);
 		plan->flag_count = i + 1;
 	}
 	sort_flags(plan);
@@ -267,6 +317,10 @@ static int make_measure(struct evaluation *v, struct mdl_plan *plan, const struc
 		status = note_many(&d);
 	if (status >= 0)
 		status = keep_placements(&d, &plan->placements, &plan->placement_count);
+	/* Where code is `unconstrained` anybody may begin. */
+	for (size_t i = 0; i < plan->placement_count; i++)
+		if (!plan->placements[i].guarded && code_starts(plan->placements[i].code))
+			plan->only_pid = plan->only_tid = 0;
 	free(d.items);
 	return status;
 }

@@ -105,6 +105,11 @@ struct mdl_plan {
 	size_t key_count;
 	struct mdl_placement *placements;
 	size_t placement_count;
+	/*
+	 * Flags let nobody but the process, or the thread, with this id of its own begin what is measured;
+	 * 0: any may. What a forked child inherits it has not begun.
+	 */
+	pid_t only_pid, only_tid;
 	/* A module that is not loaded yet and may come: nothing is placed, try again then. */
 	char *waits_for;
 	/* Functions of lists that this program does not have: for -v. */

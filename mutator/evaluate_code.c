@@ -9,6 +9,7 @@
 struct walk {
 	int (*name)(void *arg, const struct mdl_expr *x);
 	constraint_found constraint;
+	int (*call)(const struct mdl_expr *x);
 	void *arg;
 };
 
@@ -22,6 +23,8 @@ static int walk_expr(const struct walk *w, const struct mdl_expr *x, const char 
 		r = w->name(w->arg, x);
 	if (!r && w->constraint && x->kind == MDL_CONSTRAINT)
 		r = w->constraint(w->arg, x, attribute);
+	if (!r && w->call && x->kind == MDL_CALL)
+		r = w->call(x);
 	if (!r)
 		r = walk_expr(w, x->left, x->kind == MDL_ATTRIBUTE ? x->text : NULL);
 	if (!r)
@@ -82,6 +85,17 @@ int expr_names(const struct mdl_expr *x, int (*found)(void *arg, const struct md
 int body_constraints(const struct mdl_statement *st, constraint_found found, void *arg)
 {
 	return walk_statements(&(struct walk){.constraint = found, .arg = arg}, st);
+}
+
+static int is_start(const struct mdl_expr *call)
+{
+	return call->function == MDL_DO_START_WALL || call->function == MDL_DO_START_PROCESS ||
+	       call->function == MDL_DO_START_THREAD;
+}
+
+bool code_starts(const struct mdl_code *code)
+{
+	return walk_code(&(struct walk){.call = is_start}, code) != 0;
 }
 
 /* ---------------------------------------------------------------- size */

@@ -315,6 +315,8 @@ int expr_names(const struct mdl_expr *x, int (*found)(void *arg, const struct md
  * $constraint is asked, else NULL. */
 typedef int (*constraint_found)(void *arg, const struct mdl_expr *x, const char *attribute);
 int body_constraints(const struct mdl_statement *st, constraint_found found, void *arg);
+/* True if it starts a timer. */
+bool code_starts(const struct mdl_code *code);
 /* Of how many parts the trees of code are. */
 unsigned code_parts(const struct mdl_code *code);
 

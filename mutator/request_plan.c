@@ -103,6 +103,10 @@ static int make_variables(struct request *r, struct instance *i, struct dinst_er
 		status = add_variable(i, v->name, v->type, usual_form(v->type), 1, e);
 	if (status >= 0)
 		status = compile_choose_forms(plan, i->variables, i->variable_count, e);
+	for (size_t n = 0; n < i->variable_count; n++) {
+		i->variables[n]->only_pid = plan->only_pid;
+		i->variables[n]->only_tid = plan->only_tid;
+	}
 	if (status >= 0 && counts_hits(r)) {
 		i->hits = variable_new("hits", MDL_COUNTER, VARIABLE_TOTAL, 1, e);
 		if (!i->hits)

@@ -144,14 +144,24 @@ bool threads_have_strayed(const struct session *s);
 void threads_bring_home(struct session *s);
 
 /*
- * Time of a timer (record offset, clock) that is running in any thread of the
+ * A timer in the records. only_pid, only_tid: what counts is what that process runs, or that thread, by
+ * the ids that they have themselves; 0: whoever runs it.
+ */
+struct threads_timer {
+	uint32_t offset;
+	enum arch_clock clock;
+	pid_t only_pid, only_tid;
+};
+
+/*
+ * Time of a timer that is running in any thread of the
  * family now, in units of its clock, added to what total() gives: read so that
  * the sum is one that was true at one moment (the versions in the records are
  * the same before and after total() was called). Does not stop anything.
  * Here and below: DINST_NOT_PERMITTED: the target lives, and may not be looked at any more;
  * DINST_BUSY: for want of descriptors or memory it, or the family, cannot be looked at now.
  */
-int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock,
+int threads_read_timer(struct session *s, const struct threads_timer *timer,
 		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
 		       struct dinst_error *e);
 /*
@@ -164,7 +174,7 @@ struct threads_running {
 	pid_t pid, tid;
 	uint64_t word, units;
 };
-int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clock, uint32_t beside,
+int threads_each_running(struct session *s, const struct threads_timer *timer, uint32_t beside,
 			 void (*each)(void *arg, const struct threads_running *r), void *arg,
 			 struct dinst_error *e);
 /* One word of each thread's record: calls each() with the thread's id and the word. */

@@ -220,6 +220,8 @@ struct own_ids {
 	struct own_id *items; /* by `own` */
 	size_t count;
 	int lack; /* what could not be read for want of descriptors or memory, or 0 */
+	const struct target *of; /* own_pid() */
+	pid_t own;
 };
 
 static void own_ids_release(struct own_ids *ids)
@@ -362,13 +364,28 @@ static uint64_t way_out(const struct threads *t, const struct look *l, enum arch
 	return out[0] == last.start ? out[1] : 0;
 }
 
-/* How long the timer of one thread has been running, in units of its clock. */
-static uint64_t running_of(const struct threads *t, const struct look *l, enum arch_clock clock,
-			   struct own_ids *ids)
+/* The id that the process of a look has itself; looked up once for those of one process that follow. */
+static pid_t own_pid(const struct look *l, struct own_ids *ids)
 {
+	if (ids->of != l->target)
+		ids->own = own_id_of(target_pid(l->target), target_pid(l->target), ids);
+	ids->of = l->target;
+	return ids->own;
+}
+
+/*
+ * How long the timer of one thread has been running, in units of its clock. A forked child has a copy of
+ * what its parent ran: it may not be its business.
+ */
+static uint64_t running_of(const struct threads *t, const struct look *l,
+			   const struct threads_timer *timer, struct own_ids *ids)
+{
+	const enum arch_clock clock = timer->clock;
 	uint64_t now, out;
 
-	if (!(l->words[0] & TIMER_COUNT))
+	if (!(l->words[0] & TIMER_COUNT) ||
+	    (timer->only_tid && (pid_t)l->owner != timer->only_tid) ||
+	    (timer->only_pid && own_pid(l, ids) != timer->only_pid))
 		return 0;
 	now = now_of(l, clock, ids);
 	out = way_out(t, l, clock);
@@ -378,14 +395,14 @@ static uint64_t running_of(const struct threads *t, const struct look *l, enum a
 	return now > l->words[1] ? now - l->words[1] : 0;
 }
 
-static int running(const struct session *s, const struct looks *l, enum arch_clock clock,
-		   uint64_t *sum, struct dinst_error *e)
+static int running(const struct session *s, const struct looks *l,
+		   const struct threads_timer *timer, uint64_t *sum, struct dinst_error *e)
 {
 	struct own_ids ids = {0};
 
 	*sum = 0;
 	for (size_t i = 0; i < l->count; i++)
-		*sum += running_of(s->threads, &l->items[i], clock, &ids);
+		*sum += running_of(s->threads, &l->items[i], timer, &ids);
 	own_ids_release(&ids);
 	return ids.lack ? fail_lack(s, e) : 0;
 }
@@ -406,7 +423,7 @@ static bool agree(const struct looks *a, const struct looks *b)
 	return true;
 }
 
-int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock,
+int threads_read_timer(struct session *s, const struct threads_timer *timer,
 		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
 		       struct dinst_error *e)
 {
@@ -420,13 +437,13 @@ int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock
 	}
 	status = find_family(s, e);
 	for (unsigned try = 0; status >= 0 && try < TRIES; try++) {
-		status = look_around(s, offset, &before, e);
+		status = look_around(s, timer->offset, &before, e);
 		if (status >= 0)
-			status = running(s, &before, clock, &sum, e);
+			status = running(s, &before, timer, &sum, e);
 		if (status < 0)
 			break;
 		sum += total(arg);
-		status = look_around(s, offset, &after, e);
+		status = look_around(s, timer->offset, &after, e);
 		/* Where they stop all the time, the last sum is off by one interval at most. */
 		if (status >= 0 && agree(&before, &after))
 			break;
@@ -473,33 +490,28 @@ static uint64_t word_beside(const struct looks *l, const struct look *of, size_t
 	return 0;
 }
 
-int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clock, uint32_t beside,
+int threads_each_running(struct session *s, const struct threads_timer *timer, uint32_t beside,
 			 void (*each)(void *arg, const struct threads_running *r), void *arg,
 			 struct dinst_error *e)
 {
 	struct looks timers = {0}, words = {0};
-	const struct target *process = NULL;
 	struct own_ids ids = {0};
 	size_t from = 0;
-	pid_t pid = 0;
 	int status;
 
 	if (!s->threads || !s->threads->area)
 		return 0;
 	status = find_family(s, e);
 	if (status >= 0)
-		status = look_around(s, offset, &timers, e);
+		status = look_around(s, timer->offset, &timers, e);
 	if (status >= 0 && beside)
 		status = look_around(s, beside, &words, e);
 	for (size_t i = 0; status >= 0 && i < timers.count; i++) {
 		const struct look *l = &timers.items[i];
-		const uint64_t units = running_of(s->threads, l, clock, &ids);
+		const uint64_t units = running_of(s->threads, l, timer, &ids);
 
-		if (l->target != process)
-			pid = own_id_of(target_pid(l->target), target_pid(l->target), &ids);
-		process = l->target;
 		if (units)
-			each(arg, &(struct threads_running){.pid = pid,
+			each(arg, &(struct threads_running){.pid = own_pid(l, &ids),
 							    .tid = (pid_t)l->owner,
 							    .word = word_beside(&words, l, &from),
 							    .units = units});

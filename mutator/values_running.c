@@ -100,8 +100,10 @@ int values_add_running(const struct instance *i, struct vector *out, struct dins
 			beside = source->flags[f]->variables[0]->record_offset;
 	if (a.whose == OF_FLAG && !beside)
 		return 0;
-	status = threads_each_running(i->session, a.timer->record_offset, a.timer->clock, beside,
-				      attribute, &a, e);
+	status = threads_each_running(i->session,
+				      &(struct threads_timer){own->record_offset, own->clock,
+							      own->only_pid, own->only_tid},
+				      beside, attribute, &a, e);
 	return status < 0 ? status : a.status;
 }
 

@@ -82,7 +82,8 @@ struct variable {
 	unsigned references;
 	/* FLAG, TIMER: offset of its first word in struct pair_record; 0: none yet. */
 	uint32_t record_offset;
-	uint64_t *keys; /* TABLE: variable_set_keys(), or NULL */
+	pid_t only_pid, only_tid; /* TIMER: see struct mdl_plan */
+	uint64_t *keys;		  /* TABLE: variable_set_keys(), or NULL */
 	size_t key_count;
 	int64_t last;	/* TIMER, FLAG: what it was when it was read last, ns */
 	int64_t *still; /* TIMER: what each element is worth for ever, ns; NULL: it goes on */

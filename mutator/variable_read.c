@@ -71,13 +71,14 @@ static uint64_t total_of(void *v)
  */
 static int read_timer(struct session *s, struct variable *v, int64_t *out, struct dinst_error *e)
 {
+	const struct threads_timer timer = {v->record_offset, v->clock, v->only_pid, v->only_tid};
 	uint64_t units = 0;
 	bool denied;
 	int64_t value;
 	int status = 0;
 
 	if (v->record_offset)
-		status = threads_read_timer(s, v->record_offset, v->clock, total_of, v, &units, e);
+		status = threads_read_timer(s, &timer, total_of, v, &units, e);
 	denied = status == DINST_NOT_PERMITTED;
 	if (status < 0 && !denied && !is_gone(s))
 		return status;

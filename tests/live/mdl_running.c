@@ -224,6 +224,28 @@ static void expect_whole(struct harness *h, const char *what, unsigned whole, un
 		fail_msg("%s: %ld ns, of %ld to %ld", what, (long)sum, (long)before, (long)after);
 }
 
+static const char *process_of(long pid)
+{
+	static char text[40];
+
+	snprintf(text, sizeof(text), "/Machine/%ld", pid);
+	return text;
+}
+
+/*
+ * Of one process or thread nothing counts that a child inherited, nor of a child what its parent
+ * does: the same as the vector's element, which is read before and after.
+ */
+static void expect_alone(struct harness *h, const char *what, unsigned one, unsigned vector,
+			 long key)
+{
+	const int64_t before = part_of(h, vector, key), value = mdl_value(h, one),
+		      after = part_of(h, vector, key);
+
+	if (value < before - 1000000 || value > after + 1000000)
+		fail_msg("%s: %ld ns, of %ld to %ld", what, (long)value, (long)before, (long)after);
+}
+
 /*
  * fear G1: a thread forks within a function, and both stay there: what runs by now is told for each process and
  * each thread, also of those that have not stopped anything yet.
@@ -233,7 +255,7 @@ static void test_forked(void **state)
 	static const char focus[] = "/Code/mdl_threads/work_3";
 	struct harness *h = *state;
 	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
-	unsigned whole, threads, processes;
+	unsigned whole, threads, processes, one;
 	const char *line;
 	long child;
 
@@ -242,6 +264,7 @@ static void test_forked(void **state)
 	whole = mdl_insert(h, "wall_inclusive", focus);
 	threads = mdl_insert(h, "wall_inclusive", focus, "/Process/*");
 	processes = mdl_insert(h, "wall_inclusive", focus, "/Machine/*");
+	one = mdl_insert(h, "wall_inclusive", focus, process_of(h->pid));
 	/* With its first event the child measures for itself. */
 	mdl_insert(h, "wall_inclusive", "/Code/mdl_threads/leaf");
 	line = mdl_ask(h, "fork");
@@ -249,12 +272,77 @@ static void test_forked(void **state)
 	nanosleep(&pause, NULL);
 	expect_whole(h, "threads", whole, threads);
 	expect_whole(h, "processes", whole, processes);
+	expect_alone(h, "the process", one, processes, h->pid);
 	assert_true(part_of(h, threads, child) >= PAUSE_MS * 1000000ll);
 	assert_true(part_of(h, processes, child) >= PAUSE_MS * 1000000ll);
 	assert_true(part_of(h, processes, h->pid) >= PAUSE_MS * 1000000ll);
 	assert_string_equal(mdl_ask(h, "join"), "done");
 	expect_whole(h, "threads in the end", whole, threads);
 	expect_whole(h, "processes in the end", whole, processes);
+	expect_alone(h, "the process in the end", one, processes, h->pid);
+	mdl_end(h);
+}
+
+enum { IN_PROCESS, IN_THREAD, THREAD_OF_PROCESSES, PROCESS_OF_THREADS, ONES };
+
+/* Whom it lets begin is not what it asks at the end. */
+static const char everybody[] =
+	"metric everybody { units ns; aggregateOperator sum; style EventCounter;\n"
+	"constraint ofFunction /Code/*/* is replace wallTimer {\n"
+	"append preInsn $constraint[0].entry unconstrained (* startWallTimer(everybody); *)\n"
+	"prepend preInsn $constraint[0].return (* stopWallTimer(everybody); *) }\n"
+	"constraint process; base is wallTimer { } }\n";
+
+/*
+ * fear G1: of one thread or one process nothing counts that a forked child inherits of its timers and never
+ * stops; of the child its own time counts and nothing else; where anybody begins, all do.
+ */
+static void test_forked_of_one(void **state)
+{
+	static const char focus[] = "/Code/mdl_threads/work_3";
+	struct harness *h = *state;
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
+	unsigned threads, processes, ids[ONES], of_child, active, all;
+	const char *names;
+	char thread[40];
+	int64_t value;
+	long tid = 0, child;
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, everybody);
+	names = mdl_ask(h, "names");
+	for (int k = 0; k <= NTH; k++)
+		tid = strtol(names, (char **)&names, 10);
+	snprintf(thread, sizeof(thread), "/Process/%ld", tid);
+	threads = mdl_insert(h, "wall_inclusive", focus, "/Process/*");
+	processes = mdl_insert(h, "wall_inclusive", focus, "/Machine/*");
+	ids[IN_PROCESS] = mdl_insert(h, "wall_inclusive", focus, process_of(h->pid));
+	ids[IN_THREAD] = mdl_insert(h, "wall_inclusive", focus, thread);
+	ids[THREAD_OF_PROCESSES] = mdl_insert(h, "wall_inclusive", focus, thread, "/Machine/*");
+	ids[PROCESS_OF_THREADS] =
+		mdl_insert(h, "wall_inclusive", focus, process_of(h->pid), "/Process/*");
+	all = mdl_insert(h, "everybody", focus, process_of(h->pid));
+	active = mdl_insert(h, "active", focus, process_of(h->pid));
+	mdl_insert(h, "wall_inclusive", "/Code/mdl_threads/leaf");
+	assert_string_equal(mdl_ask(h, "hold"), "held");
+	assert_int_equal(sscanf(mdl_ask(h, "split"), "child %ld", &child), 1);
+	of_child = mdl_insert(h, "wall_inclusive", focus, process_of(child));
+	nanosleep(&pause, NULL);
+	for (int k = 0; k < ONES; k++)
+		expect_alone(h, "one of a process or a thread", ids[k], threads, tid);
+	expect_alone(h, "the process", ids[IN_PROCESS], processes, h->pid);
+	expect_whole(h, "where anybody begins", all, threads);
+	assert_int_equal(part_of(h, ids[THREAD_OF_PROCESSES], child), 0);
+	assert_int_equal(part_of(h, ids[PROCESS_OF_THREADS], child), 0);
+	value = mdl_value(h, of_child);
+	assert_true(value >= PAUSE_MS * 1000000ll);
+	assert_true(value <= part_of(h, processes, child) + 1000000);
+	assert_int_equal(mdl_value(h, active), 1);
+	assert_string_equal(mdl_ask(h, "free 0"), "done");
+	assert_int_equal(mdl_value(h, active), 0);
+	assert_string_equal(mdl_ask(h, "meet"), "done");
+	for (int k = 0; k < ONES; k++)
+		expect_alone(h, "in the end", ids[k], threads, tid);
 	mdl_end(h);
 }
 
@@ -266,6 +354,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_limit, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_again, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_forked, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_forked_of_one, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_ends, harness_setup, harness_teardown),
 	};
 

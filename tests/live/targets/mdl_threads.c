@@ -13,6 +13,8 @@
  *   fork      one thread more goes into work_3 and forks there, and both stay, after a call of leaf() in
  *             the child; "child PID"
  *   join      those two leave by returning; "done"
+ *   split     the thread of `hold` that is in work_3 forks there, and both stay, as with `fork`; "child PID"
+ *   meet      after `free`: that child ends; "done"
  *   names     the threads' ids, in the order of their numbers
  *   share     a process that waits, in our memory; "done"
  *   alone     ends it; "done"
@@ -31,7 +33,7 @@
 
 enum { THREADS = 10 };
 enum command { NOTHING, GO, HOLD };
-enum { STAY = 1, VISIT, FORK };
+enum { STAY = 1, VISIT, FORK, SPLIT };
 
 struct thread {
 	pthread_t thread;
@@ -43,7 +45,7 @@ static struct thread threads[THREADS];
 static pthread_barrier_t begin, end;
 static enum command command;
 static long rounds, extra;
-static atomic_int inside, released;
+static atomic_int inside, released, splitting;
 static pthread_t visitor;
 static pid_t forked = -1;
 static int gate = -1; /* closed: the child goes on */
@@ -90,8 +92,14 @@ static void hold_here(long how)
 			syscall(SYS_exit, 0);
 		usleep(1000);
 	}
-	while (!atomic_load(&released))
+	while (!atomic_load(&released)) {
 		usleep(1000);
+		if (how != SPLIT || !atomic_load(&splitting))
+			continue;
+		if (fork_here())
+			_exit(0);
+		atomic_store(&splitting, 0);
+	}
 	for (long i = 0; i < extra; i++)
 		leaf(i);
 }
@@ -137,7 +145,7 @@ static void *run(void *arg)
 			for (long i = 0; i < rounds; i++)
 				sink = work[t->number](0);
 		else if (command == HOLD)
-			sink = work[t->number](STAY);
+			sink = work[t->number](t->number == 3 ? SPLIT : STAY);
 		pthread_barrier_wait(&end);
 	}
 	return NULL;
@@ -199,13 +207,26 @@ static void leave(void)
 	pthread_join(visitor, NULL);
 }
 
-static void join(void)
+static void split(void)
+{
+	atomic_store(&splitting, 1);
+	while (atomic_load(&splitting))
+		usleep(1000);
+	printf("child %d\n", (int)forked);
+}
+
+static void meet(void)
 {
 	int status;
 
 	close(gate);
-	leave();
 	puts(waitpid(forked, &status, 0) == forked && !status ? "done" : "no");
+}
+
+static void join(void)
+{
+	leave();
+	meet();
 }
 
 static void answer(const char *line)
@@ -236,6 +257,10 @@ static void answer(const char *line)
 		printf("child %d\n", (int)forked);
 	} else if (!strncmp(line, "join", 4)) {
 		join();
+	} else if (!strncmp(line, "split", 5)) {
+		split();
+	} else if (!strncmp(line, "meet", 4)) {
+		meet();
 	} else if (!strncmp(line, "names", 5)) {
 		for (int i = 0; i < THREADS; i++)
 			printf("%ld%c", threads[i].tid, i < THREADS - 1 ? ' ' : '\n');
