@@ -19,6 +19,7 @@
 #include "inject/maps.h"
 #include "inject/patch.h"
 #include "inject/proc.h"
+#include "inject/segments.h"
 
 /* Where memory has to be made beforehand, it is for so many slots at once. */
 enum { MADE_AT_ONCE = 1024 * sizeof(struct journal_slot) };
@@ -217,8 +218,28 @@ void journal_remove(struct journal *j, unsigned index)
 
 enum { JOURNAL_SAME_MAX = 8 };
 
-/* True if all of the entry's bytes are executable memory of a file. */
-static bool is_text(const struct maps *m, taddr_t address, size_t length)
+/* What is known of a mapping, as flags. */
+enum { LOOKED_AT = 1, IS_CODE = 2, HAS_COPIES = 4 };
+
+/*
+ * Executable memory of a file, or what a program has put in its place: whatever is there then, it
+ * is a hook perhaps, of somebody who puts back what he has found.
+ */
+static bool is_code(const struct target *t, const struct maps *m, const struct maps_entry *at,
+		    uint8_t *known)
+{
+	if ((at->protection & PROT_EXEC) && at->inode)
+		return true;
+	if (at->shared || !strncmp(at->name, "[v", 2))
+		return false;
+	if (!(*known & LOOKED_AT))
+		*known |= LOOKED_AT | (segments_are_code(t, m, at) ? IS_CODE : 0);
+	return *known & IS_CODE;
+}
+
+/* True if all of the entry's bytes are. `known`: by mapping. */
+static bool is_text(const struct target *t, const struct maps *m, uint8_t *known, taddr_t address,
+		    size_t length)
 {
 	taddr_t end = address + length;
 
@@ -227,7 +248,7 @@ static bool is_text(const struct maps *m, taddr_t address, size_t length)
 	while (address < end) {
 		const struct maps_entry *at = maps_find(m, address);
 
-		if (!at || !(at->protection & PROT_EXEC) || !at->inode)
+		if (!at || !is_code(t, m, at, &known[at - m->entries]))
 			return false;
 		address = at->hi;
 	}
@@ -235,10 +256,10 @@ static bool is_text(const struct maps *m, taddr_t address, size_t length)
 }
 
 /*
- * A program may put its text into other memory (on huge pages), or take its rights from it for a
- * while: what we wrote there is there still, and leads to us. Anything may lie in such memory, a byte
- * or two as we wrote them by chance: they are believed where more is. What of a file cannot be
- * read may be text again later: it is not known to be clean.
+ * A program may put its text into other memory, or take its rights from it for a
+ * while, where its file is not seen beside it: what we wrote there is there still, and leads to us. Anything may
+ * lie in such memory, a byte or two as we wrote them by chance: they are believed where more is. What of a file
+ * cannot be read may be text again later: it is not known to be clean.
  */
 enum copied { COPIED_NOT, COPIED, COPIED_UNKNOWN };
 
@@ -413,14 +434,14 @@ static bool drop_repeated(const struct target *t, const struct maps *m,
 static bool keep_text(const struct target *t, const struct maps *m, struct journal_entry *entries,
 		      size_t *count)
 {
-	bool *has_copies = calloc(m->count + 1, sizeof(*has_copies));
+	uint8_t *known = calloc(m->count + 1, sizeof(*known));
 	size_t texts = 0, copies = 0, kept;
 
-	if (!has_copies)
+	if (!known)
 		return false;
 	for (size_t i = 0; i < *count; i++) {
 		const struct journal_entry entry = entries[i];
-		const bool text = is_text(m, entry.address, entry.length);
+		const bool text = is_text(t, m, known, entry.address, entry.length);
 		const enum copied copied = text ? COPIED_NOT : is_copied(t, m, &entry);
 
 		if (text || copied == COPIED_UNKNOWN) {
@@ -430,15 +451,15 @@ static bool keep_text(const struct target *t, const struct maps *m, struct journ
 		} else if (copied == COPIED) {
 			entries[texts + copies++] = entry;
 			if (entry.length >= JOURNAL_NO_CHANCE)
-				has_copies[maps_index(m, entry.address)] = true;
+				known[maps_index(m, entry.address)] |= HAS_COPIES;
 		}
 	}
 	kept = texts;
 	for (size_t i = texts; i < texts + copies; i++)
-		if (has_copies[maps_index(m, entries[i].address)])
+		if (known[maps_index(m, entries[i].address)] & HAS_COPIES)
 			entries[kept++] = entries[i];
 	*count = kept;
-	free(has_copies);
+	free(known);
 	return true;
 }
 

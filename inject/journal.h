@@ -55,8 +55,8 @@ int journal_by_address(const void *x, const void *y);
 /*
  * Valid entries of a journal found in a target (arena_find). *out is malloc'ed,
  * and never NULL on success. Entries that are torn, or whose bytes do not lie
- * in executable memory of a file any more, are left out, but for those whose
- * bytes are ours still: the program has put its text there. Entries may overlap.
+ * in executable memory of a file any more, nor in what the program has put in its place (segments.h), are left
+ * out, but for those whose bytes are ours still: the program has put its text there. Entries may overlap.
  */
 int journal_read(const struct target *t, const struct arena_found *found,
 		 struct journal_entry **out, size_t *count, struct dinst_error *e);

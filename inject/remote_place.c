@@ -25,31 +25,14 @@
 #include "inject/maps.h"
 #include "inject/mounts.h"
 #include "inject/remote_private.h"
+#include "inject/segments.h"
 #include "inject/stack.h"
 
-enum { PHDR_MAX = 32, TAIL_ALIGN = 16 };
-
-struct header {
-	Elf64_Ehdr file;
-	Elf64_Phdr segments[PHDR_MAX];
-	size_t count;
-};
+enum { TAIL_ALIGN = 16 };
 
 static taddr_t page_size(void)
 {
 	return (taddr_t)sysconf(_SC_PAGESIZE);
-}
-
-static bool read_header(const struct target *t, taddr_t address, struct header *h)
-{
-	if (target_read(t, address, &h->file, sizeof(h->file), NULL) ||
-	    memcmp(h->file.e_ident, ELFMAG, SELFMAG) || h->file.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h->file.e_phentsize != sizeof(Elf64_Phdr) || h->file.e_phnum > PHDR_MAX ||
-	    h->file.e_phoff > page_size() - sizeof(h->segments))
-		return false;
-	h->count = h->file.e_phnum;
-	return !target_read(t, address + h->file.e_phoff, h->segments,
-			    h->count * sizeof(h->segments[0]), NULL);
 }
 
 static bool is_vdso(const struct maps_entry *m)
@@ -74,22 +57,18 @@ static bool tail_of(const struct target *t, const struct maps *maps, size_t i,
 	const struct maps_entry *start;
 	taddr_t mask = page_size() - 1;
 	const Elf64_Phdr *p;
-	struct header h;
-	taddr_t bias = 0, end;
-	bool have_bias = false;
+	struct segments h;
+	taddr_t bias, end;
 
 	if (!is_candidate(m))
 		return false;
 	start = is_vdso(m) ? m : maps_file_start(maps, m);
-	if (!start || !read_header(t, start->lo, &h))
+	if (!start || !segments_read(t, start->lo, &h) || !segments_bias(&h, start->lo, &bias))
 		return false;
 	for (size_t k = 0; k < h.count; k++) {
-		p = &h.segments[k];
+		p = &h.entries[k];
 		if (p->p_type != PT_LOAD)
 			continue;
-		if (!have_bias)
-			bias = start->lo - ((p->p_vaddr - p->p_offset) & ~mask);
-		have_bias = true;
 		end = bias + p->p_vaddr + p->p_filesz;
 		/* Its sections come with it, since nothing of it is in a file. */
 		if (is_vdso(m) && bias + h.file.e_shoff > end)

@@ -234,13 +234,13 @@ static bool is_in_memory(const struct reading *r, const struct image *img, taddr
 }
 
 /*
- * vaddr + bias = address, from a segment that this mapping shows: the first
+ * vaddr + bias = address, from a segment with these rights that this mapping shows: the first
  * from *segment on. Two segments may share a page of the file, so that more
  * than one may answer; and what comes before it in the file may be a part of the mapping
  * (shows_data()). False if none does; else *segment is the one after it.
  */
-static bool find_bias(const struct image *img, const struct maps_entry *m, size_t *segment,
-		      taddr_t *bias)
+static bool find_bias(const struct image *img, const struct maps_entry *m, uint32_t rights,
+		      size_t *segment, taddr_t *bias)
 {
 	const struct elf_file *f = &img->file;
 
@@ -248,7 +248,8 @@ static bool find_bias(const struct image *img, const struct maps_entry *m, size_
 		const struct elf_segment *s = &f->loads[(*segment)++];
 		uint64_t lo = s->offset & ~UINT64_C(0xfff), hi = s->offset + s->file_size;
 
-		if (!(s->flags & PF_X) || m->offset >= hi || m->offset + (m->hi - m->lo) <= lo)
+		if ((s->flags & rights) != rights || m->offset >= hi ||
+		    m->offset + (m->hi - m->lo) <= lo)
 			continue;
 		*bias = m->lo - ((s->address & ~UINT64_C(0xfff)) + (m->offset - lo));
 		return true;
@@ -378,9 +379,9 @@ static struct entry *known_entry(struct reading *r, const struct maps_entry *m,
 	size_t segment = 0;
 	taddr_t other;
 
-	*biased = f->image && find_bias(f->image, m, &segment, bias);
+	*biased = f->image && find_bias(f->image, m, PF_X, &segment, bias);
 	x = find_entry(r->list, m, *biased, *bias);
-	while (!x && *biased && find_bias(f->image, m, &segment, &other))
+	while (!x && *biased && find_bias(f->image, m, PF_X, &segment, &other))
 		x = find_entry(r->list, m, true, other);
 	return x;
 }
@@ -542,13 +543,37 @@ struct module *module_get(const struct module_list *l, size_t index)
 	return index < l->count ? &l->entries[index]->module : NULL;
 }
 
+/* True if this mapping shows the file as it lies in memory by the module's bias. */
+static bool shows_module(const struct entry *x, const struct maps_entry *m)
+{
+	const struct module *module = &x->module;
+	size_t segment = 0;
+	taddr_t bias;
+
+	if (m->inode != x->inode || m->device != x->device || !module->image)
+		return false;
+	while (find_bias(module->image, m, 0, &segment, &bias))
+		if (bias == module->bias)
+			return true;
+	return false;
+}
+
 bool module_is_mapped(const struct module *m, const struct maps *maps, taddr_t address)
 {
 	const struct entry *x =
 		(const struct entry *)((const char *)m - offsetof(struct entry, module));
 	const struct maps_entry *at = maps_find(maps, address);
 
-	return at && !x->replaced && at->inode == x->inode && at->device == x->device;
+	if (!at || x->replaced)
+		return false;
+	if (at->inode == x->inode && at->device == x->device)
+		return true;
+	/* What is unloaded goes as a whole: where some of it is left, it is its text on other pages. */
+	for (size_t i = maps_index(maps, m->lo); i < maps->count && maps->entries[i].lo < m->hi;
+	     i++)
+		if (shows_module(x, &maps->entries[i]))
+			return true;
+	return false;
 }
 
 bool module_has_name(const struct module *m, const char *name)

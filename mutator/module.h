@@ -49,7 +49,10 @@ taddr_t module_window_at(const struct module *m, taddr_t at);
  * by the C library's means, so that an interrupted task may be anywhere.
  */
 void modules_tell_parks(const struct module_list *l, struct target *t);
-/* True if these maps, of whatever process, show the module's file at `address`. */
+/*
+ * True if these maps, of whatever process, show the module at `address`, one of its own: its file, or memory that
+ * the program has put in its place while other parts of the module are still mapped (text on huge pages).
+ */
 bool module_is_mapped(const struct module *m, const struct maps *maps, taddr_t address);
 /* By base name, soname or path; NULL if none. */
 struct module *module_named(const struct module_list *l, const char *name);

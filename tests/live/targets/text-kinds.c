@@ -16,6 +16,7 @@
  *   data     private and writable, not executable; not to be called until it is "text" again
  *   none     the same without any right
  *   text     readable and executable
+ *   gone     the library is unloaded, and there is other code where its text was; never to be called again
  * Prints "ready", or "no WHY" and ends. Commands:
  *   go N     calls the library's function N times; "done"
  *   map HOW  maps the text anew, as above; "mapped"
@@ -33,6 +34,7 @@
 #include <unistd.h>
 
 static int wrong;
+static void *plugin;
 static long (*work)(long);
 static char path[4096]; /* the copy that is loaded */
 static int library;	/* descriptor of it */
@@ -133,6 +135,17 @@ static void map_again(const struct range *r)
 	close(fd);
 }
 
+static void replace(const struct range *r)
+{
+	const size_t size = r->hi - r->lo;
+
+	if (dlclose(plugin) ||
+	    mmap((void *)r->lo, size, PROT_READ | PROT_WRITE | PROT_EXEC,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
+		exit(3);
+	memset((void *)r->lo, 0xcc, size);
+}
+
 static void map_anew(const char *how)
 {
 	struct range r = find((uintptr_t)work);
@@ -152,6 +165,8 @@ static void map_anew(const char *how)
 		mprotect((void *)r.lo, size, PROT_NONE);
 	} else if (!strcmp(how, "text")) {
 		mprotect((void *)r.lo, size, PROT_READ | PROT_EXEC);
+	} else if (!strcmp(how, "gone")) {
+		replace(&r);
 	} else if (!strcmp(how, "anon")) {
 		fresh(&r, MAP_FIXED);
 	} else if (!strcmp(how, "moved")) {
@@ -174,7 +189,6 @@ int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "plain";
 	char line[64];
-	void *plugin;
 
 	copy_library(!strcmp(how, "memfd"));
 	plugin = dlopen(path, RTLD_NOW);
