@@ -330,7 +330,7 @@ static bool is_of_another(const struct flush *f, struct stop *stop, const struct
 static int restore_round(struct flush *f, struct stop *stop, unsigned which, struct dinst_error *e)
 {
 	const struct module *looked_at = NULL;
-	bool unloaded = false, shared = false;
+	bool shared = false;
 	size_t count = 0;
 	int status;
 
@@ -344,13 +344,14 @@ static int restore_round(struct flush *f, struct stop *stop, unsigned which, str
 			continue;
 		if (site->module != looked_at) {
 			looked_at = site->module;
-			unloaded = is_unloaded_in(stop, site, site->key.start);
 			shared = shares_place(f->session, site->module);
 		}
 		if (shared && is_of_other_site(f, stop, site))
 			continue;
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
-		if (unloaded && is_of_another(f, stop, site, (unsigned)(p - site->patches)))
+		/* A part of it may be unmapped, and the rest not. */
+		if (is_unloaded_in(stop, site, p->address) &&
+		    is_of_another(f, stop, site, (unsigned)(p - site->patches)))
 			continue;
 		f->patches[count] = *p;
 		f->patches[count].removal = true;

@@ -19,6 +19,7 @@ struct text {
 	const char *moved;   /* before anything is inserted; NULL: not then */
 	const char *becomes; /* when the jump is there */
 	const char *again;   /* before the function is called again; NULL: it can be */
+	const char *beside;  /* another function that is counted */
 	bool dies;	     /* the mutator does, and the next one takes out what is left */
 };
 
@@ -68,6 +69,8 @@ static taddr_t insert(struct harness *h, struct session *s, const struct text *x
 	session_flush_all(s);
 	thread_peek(h->pid, at, original, CODE);
 	session_insert(s, x->function);
+	if (x->beside)
+		session_insert(s, x->beside);
 	ask(h, "go", "1000", "done");
 	thread_peek(h->pid, at, now, CODE);
 	assert_memory_not_equal(now, original, CODE);
@@ -173,6 +176,13 @@ static void test_becomes_data(void **state)
 		 (struct text){kinds, "plain", "plugin_work", .becomes = "data", .again = "text"});
 }
 
+/* fear J4: a part of a module's text is unmapped, with a point of ours in it; the rest is still there, and a hook over our jump in it stays, likewise */
+static void test_part_unmapped(void **state)
+{
+	run_both(*state, (struct text){huge, "later", "behind_huge", .beside = "huge_first",
+				       .becomes = "nothing"});
+}
+
 /* fear G4: a library has gone, and the program makes code of its own where its text was: nothing of ours is there, and nothing stays for it */
 static void test_made_anew(void **state)
 {
@@ -201,8 +211,8 @@ static void test_made_anew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_moved),	 CASE(test_moves),     CASE(test_becomes_anonymous),
-		CASE(test_becomes_data), CASE(test_made_anew),
+		CASE(test_moved),	 CASE(test_moves),	   CASE(test_becomes_anonymous),
+		CASE(test_becomes_data), CASE(test_part_unmapped), CASE(test_made_anew),
 	};
 
 	return cmocka_run_group_tests_name("live/text_hooked", tests, NULL, NULL);

@@ -7,9 +7,9 @@
  *
  * text-huge HOW: later, small (ordinary pages, but moved all the same), huge, hugetlb (pages
  * that the administrator has reserved). Prints "ready", or that there are none. Commands:
- *   map HOW   moves the text, as above; "mapped", or that there are none
+ *   map HOW   moves the text, as above; "mapped", or that there are none; HOW may be nothing: unmaps it
  *   pages     "huge N KiB": how much of the text's mapping is on huge pages
- *   go N      calls two functions in it N times each; "done"
+ *   go N      calls two functions in it, if it is there, and one behind it, N times each; "done"
  * Exits with 1 if a result was wrong.
  */
 #include <stdint.h>
@@ -26,7 +26,7 @@ enum { HUGE = 2 << 20 };
 
 /* Two aligned MiB of text: functions at its begin and end, and nothing between. */
 extern char huge_begin[], huge_end[];
-extern long huge_first(long n), huge_last(long n);
+extern long huge_first(long n), huge_last(long n), behind_huge(long n);
 __asm__(".section .text.huge,\"ax\",@progbits\n"
 	".p2align 21\n"
 	".globl huge_begin, huge_end, huge_first, huge_last\n"
@@ -50,9 +50,18 @@ __asm__(".section .text.huge,\"ax\",@progbits\n"
 	".size huge_last,.-huge_last\n"
 	".p2align 6, 0xcc\n"
 	"huge_end:\n"
+	".globl behind_huge\n"
+	".type behind_huge,@function\n"
+	"behind_huge:\n"
+	".cfi_startproc\n"
+	"	lea 7(%rdi,%rdi,8),%rax\n"
+	"	add $2,%rax\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size behind_huge,.-behind_huge\n"
 	".text\n");
 
-static int wrong;
+static int wrong, unmapped;
 
 /* False if there is no such page. */
 static int map_anew(const char *how)
@@ -63,6 +72,10 @@ static int map_anew(const char *how)
 
 	if (!strcmp(how, "later"))
 		return 1;
+	if (!strcmp(how, "nothing")) {
+		unmapped = 1;
+		return !munmap(text, HUGE);
+	}
 	if (reserved) {
 		probe = mmap(NULL, HUGE, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
@@ -112,7 +125,8 @@ static unsigned long huge_kib(void)
 static void go(long n)
 {
 	for (long i = 0; i < n; i++)
-		if (huge_first(i) != 3 * i + 6 || huge_last(i) != 5 * i - 3)
+		if ((!unmapped && (huge_first(i) != 3 * i + 6 || huge_last(i) != 5 * i - 3)) ||
+		    behind_huge(i) != 9 * i + 9)
 			wrong = 1;
 }
 
