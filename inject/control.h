@@ -37,12 +37,13 @@ struct restart {
 	pid_t tid;
 	taddr_t sp, pc;
 	long number;
-	long original; /* the timeout as the target gave it */
+	long original; /* the timeout as the target gave it, or may have */
 	long written;  /* as we left it at the last release */
 	uint64_t released_ns;
 	uint64_t end_ns;	 /* when it is over; never earlier than the target asked for */
 	struct proc_usage usage; /* at the last stop */
 	uint64_t serial;	 /* of the stop that saw it last */
+	bool loads;		 /* it does not call with what is left in the register */
 };
 
 enum { HOLD_BLOCKS = 32 };

@@ -18,7 +18,8 @@
  * a filter nanosleep and futex) or belongs to the socket there is no safe place to write another one, and the call may last
  * longer, by at most the time that it had waited before the last stop. A call is not made
  * shorter than the target asked for; but code that does not load the register before each call
- * (a system call instruction in a loop of its own) keeps what we wrote until a stop finds that out.
+ * (a system call instruction in a loop of its own) keeps what we wrote until a stop finds that out. Other code
+ * may ask for just that by chance, as an event loop that computes its timeouts: what is in the register proves nothing.
  */
 #include <errno.h>
 #include <linux/bpf.h>
@@ -93,23 +94,20 @@ static struct restart *add(struct target *t, pid_t tid)
 }
 
 /*
- * How long the thread has certainly been in this very call since its last
- * release. A loop calls again and again with the same stack pointer and the
- * same arguments, so looking alike is not enough: either the argument is the
- * one that we wrote, or the thread has slept exactly once (its two voluntary
+ * How long the thread has certainly slept in this call since its last release. A loop calls again and again with
+ * the same stack pointer and the same arguments, and may ask by chance for just what we wrote, so looking alike is
+ * not enough: the thread has slept exactly once (its two voluntary
  * switches are that sleep and our stop) and slept when we came, and then the sleep was in this call:
  * the time that has passed without what it spent on a CPU or waiting for one. (One that ran may have slept
  * elsewhere, and have been interrupted where it was about to sleep in the call.)
  */
-static uint64_t time_in_call(const struct restart *r, const struct proc_usage *usage, long timeout,
+static uint64_t time_in_call(const struct restart *r, const struct proc_usage *usage,
 			     const struct held *h)
 {
 	uint64_t passed = h->since_ns > r->released_ns ? h->since_ns - r->released_ns : 0;
 	uint64_t busy;
 
-	if (timeout == r->written && r->written != r->original)
-		return passed;
-	if (timeout != r->original || h->state != 'S' || !usage->known || !r->usage.known ||
+	if (h->state != 'S' || !usage->known || !r->usage.known ||
 	    usage->sleeps != r->usage.sleeps + 2)
 		return 0;
 	busy = usage->run_ns - r->usage.run_ns + usage->wait_ns - r->usage.wait_ns;
@@ -122,47 +120,55 @@ static bool is_same_place(const struct restart *r, const struct stop_thread *thr
 	       r->number == arch_syscall_number(&thread->regs);
 }
 
+/*
+ * A call of which nothing proves that it is the one of the last stop gets the time that it asks for. Is it what
+ * we left in the register? Then it is that call, or code that leaves the register as it is from call to call: if the
+ * call that this was left of is over it is the latter, and gets its own value back. Returns what it is to wait for.
+ */
+static long begin_timeout(struct restart *r, bool same_place, long timeout, uint64_t now)
+{
+	if (!same_place)
+		r->loads = false;
+	else if (timeout != r->written)
+		r->loads = true;
+	if (!same_place || r->loads || r->written == r->original)
+		r->original = timeout;
+	else if (now >= r->end_ns + OVER_NS)
+		timeout = r->original;
+	r->end_ns = now + (uint64_t)timeout * NS_PER_MS;
+	return timeout;
+}
+
 /* Continues a call with what is left of its timeout, if it is one that we know. */
 static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 {
 	struct stop_thread *thread = &h->pub;
-	long timeout = (int)arch_syscall_argument(&thread->regs, argument);
+	const long timeout = (int)arch_syscall_argument(&thread->regs, argument);
 	struct restart *r = find(s->target, thread->tid);
 	struct proc_usage usage;
 	uint64_t now, passed = 0;
+	bool same_place;
 
 	if (timeout <= 0)
 		return;
 	proc_usage_read(thread->tid, &usage);
 	now = clock_ns();
-	if (r && is_same_place(r, thread))
-		passed = time_in_call(r, &usage, timeout, h);
 	if (!r)
 		r = add(s->target, thread->tid);
 	if (!r)
 		return;
-	/*
-	 * The call that this was left of is over: so it is another one, of code that leaves the register as
-	 * it is from call to call. It gets its own value back.
-	 */
-	if (passed && timeout == r->written && r->written != r->original &&
-	    now >= r->end_ns + OVER_NS) {
-		timeout = r->original;
-		passed = 0;
-		arch_set_syscall_argument(&thread->regs, argument, timeout);
-		thread->changed = true;
-	}
-	if (!passed) {
-		r->original = timeout;
-		r->end_ns = now + (uint64_t)timeout * NS_PER_MS;
-	} else if (timeout == r->original) {
-		r->end_ns = h->since_ns - passed + (uint64_t)timeout * NS_PER_MS;
-	}
-	r->written = timeout;
+	same_place = is_same_place(r, thread);
+	if (same_place && timeout == r->written)
+		passed = time_in_call(r, &usage, h);
 	if (passed) {
+		r->end_ns = h->since_ns - passed + (uint64_t)timeout * NS_PER_MS;
 		/* Never 0: see above. */
 		r->written =
 			r->end_ns > now ? (long)((r->end_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 1;
+	} else {
+		r->written = begin_timeout(r, same_place, timeout, now);
+	}
+	if (r->written != timeout) {
 		arch_set_syscall_argument(&thread->regs, argument, r->written);
 		thread->changed = true;
 	}
@@ -261,7 +267,7 @@ static bool is_over(struct stop *s, struct restart *r)
 	if (r->serial == s->serial || !s->gathered)
 		return false;
 	r->usage.known = false;
-	return !h || h->gone || r->written == r->original;
+	return !h || h->gone || (r->written == r->original && !r->loads);
 }
 
 void stop_restart_expire(struct stop *s)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * stop_register.c - code that does not load a timeout before each call: what a stop has written into
- * the register for the call that it cut short stays there for the calls that follow.
+ * the register for the call that it cut short stays there for the calls that follow. And code that does, and
+ * asks by chance for just that.
  */
+#include "tests/live/harness_thread.h"
 #include "tests/live/inject_help.h"
 
 #include <dirent.h>
@@ -149,6 +151,92 @@ static void test_failing_stops(void **state)
 	target_close(t);
 	harness_verify(h);
 	harness_end(h, 0);
+}
+
+/* Begins a call of the C library's with this timeout, and returns when it sleeps in it. */
+static void begin_wait(struct harness *h, long timeout)
+{
+	char command[32];
+
+	snprintf(command, sizeof(command), "wait %ld\n", timeout);
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "sleeping");
+	thread_wait_syscall(h->pid, h->pid, SYS_epoll_wait);
+}
+
+/* How long the call took, in ms, of which it knows nothing else. */
+static double end_wait(struct harness *h)
+{
+	double ms;
+	long result;
+	int error;
+
+	assert_int_equal(
+		sscanf(harness_line(h, HARNESS_ANSWER_MS), "%ld %d %lf", &result, &error, &ms), 3);
+	assert_int_equal(result, 0);
+	return ms;
+}
+
+/* What it sleeps for: the fourth argument of its call. */
+static long asked(pid_t pid)
+{
+	unsigned long timeout = 0;
+	char path[64];
+	FILE *file;
+
+	thread_wait_syscall(pid, pid, SYS_epoll_wait);
+	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)pid);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%*d %*x %*x %*x %lx", &timeout), 1);
+	fclose(file);
+	return (long)timeout;
+}
+
+/* A call, of which stops leave something, ends; the next one asks for that, and is stopped `later_ms` after it began. */
+static void run_by_chance(struct harness *h, unsigned later_ms)
+{
+	struct target *t;
+	long left;
+	double ms;
+
+	harness_start(h, "hazards", NULL);
+	t = help_open(h->pid);
+	/* There are others, too. */
+	begin_wait(h, TIMEOUT);
+	help_stop_well(t, nothing, NULL);
+	end_wait(h);
+	do {
+		begin_wait(h, 4L * TIMEOUT);
+		help_stop_well(t, nothing, NULL);
+		usleep(2000 * TIMEOUT);
+		help_stop_well(t, nothing, NULL);
+		left = asked(h->pid);
+		ms = end_wait(h);
+		assert_true(ms > 4 * TIMEOUT - 1);
+	} while (left > 3 * TIMEOUT);
+	begin_wait(h, left);
+	usleep(1000 * later_ms);
+	help_stop_well(t, nothing, NULL);
+	ms = end_wait(h);
+	print_message("asked for %ld ms: %.0f ms\n", left, ms);
+	assert_true(ms > left - 1);
+	assert_true(ms < 4 * TIMEOUT);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear A6, A7: an event loop asks for just what a stop had left of the call before, which is over by now: it waits neither shorter nor for what that one asked for */
+static void test_asked_by_chance(void **state)
+{
+	run_by_chance(*state, TIMEOUT / 2);
+}
+
+/* fear A6, A7: the same where the stop comes in the moment that the call before should end in */
+static void test_asked_at_once(void **state)
+{
+	run_by_chance(*state, 0);
 }
 
 /* Sends a thread one signal and the other, for `ms` or until it is killed itself. */
@@ -349,6 +437,8 @@ int main(void)
 		CASE(test_found_out),
 		CASE(test_not_in_a_call),
 		CASE(test_failing_stops),
+		CASE(test_asked_by_chance),
+		CASE(test_asked_at_once),
 		CASE(test_ignored_signals),
 		CASE(test_signals_before_stops),
 		CASE(test_untraced),
