@@ -345,10 +345,7 @@ bool place_has_unsent(const struct session *s);
 /* place_sync() in a stop of its own, if there is anything to send. */
 int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e);
 void place_free(struct place *p, bool keep_arena);
-/*
- * For tests (DINST_POISON in the environment): ends us, loudly, if a thread is in
- * code that was freed. Does nothing else.
- */
+/* For tests (DINST_POISON in the environment): ends us, loudly, if a thread is in code that was freed. */
 void place_check_threads(const struct session *s, struct stop *stop);
 /* Notices in a stop how threads registered rseq. */
 void place_look_at_rseq(struct session *s, struct stop *stop);
@@ -503,6 +500,7 @@ struct flush_result {
 	size_t freed, queued; /* things: bodies and sites */
 	pid_t late;	      /* for whose sake nothing was freed: late_calls_last(); 0: nobody's */
 	bool unsearched;      /* nothing was freed: snapshot_is_unsearched() */
+	taddr_t others; /* where somebody else has written over a patch, which stays; 0: nowhere */
 	uint64_t stop_ns;
 };
 /* Switches the instance off at once, frees it and queues what it used in the target. */
@@ -536,7 +534,8 @@ void removal_look_for_tasks(struct session *s); /* before it, in no request */
 /* detach.c */
 struct detach_result {
 	size_t restored; /* windows */
-	size_t left;	 /* things that a thread still uses: arena and journal stay */
+	size_t left; /* things that a thread still uses, or somebody else has written over: arena and journal stay */
+	taddr_t others; /* where somebody else has; 0: nowhere */
 	uint64_t stop_ns;
 };
 int session_detach(struct session *s, unsigned seconds, struct detach_result *result,
@@ -584,6 +583,7 @@ struct leftovers {
 	size_t restored; /* windows that were ours and are the original now */
 	size_t arenas, arenas_left, unsearched; /* snapshot_is_unsearched() */
 	size_t unknown_tails;			/* struct remote_tails */
+	taddr_t others; /* where somebody else has written over a patch, for which an arena stays; 0: nowhere */
 	uint64_t stop_ns;
 };
 /* Takes out what a dead mutator left in the target and its family. */

@@ -197,6 +197,7 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 		status = late_calls_fail(flush.late, e);
 	else if (status >= 0 && s->queue_length && flush.unsearched)
 		status = fail_unsearched(s, e);
+	result->others = s->queue_length ? flush.others : 0;
 	return status;
 }
 

@@ -85,6 +85,15 @@ taddr_t *leftovers_near(const struct target *t, const struct journal_entry *entr
 bool leftovers_is_led(const struct target *t, const struct journal_entry *entry,
 		      const taddr_t *near, size_t count);
 
+/* Nobody can tell what was in the patch's place: it stays (leftovers_drop_twins()). */
+bool leftovers_is_unsure(const struct patch *p);
+/*
+ * How many of the patches, which were tried to be undone, have in their places what is not the original: what
+ * somebody else has written, of which *others is an address (0: nowhere), what cannot be read or written, and what has to stay.
+ */
+size_t leftovers_count_foreign(const struct target *t, const struct patch *patches, size_t count,
+			       taddr_t *others);
+
 /*
  * Another module has come to where ours was, nobody wrote into it, and a byte or two are there as we
  * wrote them: by chance.

@@ -38,13 +38,14 @@ struct one_arena {
 	size_t hosted_count;
 	taddr_t *pages;		   /* where the patches are, whose copies are given back */
 	struct patch_files *files; /* that are mapped there */
-	size_t foreign;
-	bool late;	       /* a thread is in a call of ours: where it goes on nobody sees */
-	bool held;	       /* a thread may come back to a hole, or is late */
-	bool unsearched;       /* or nobody can tell: snapshot_is_unsearched() */
-	bool never_searched;   /* nor the next time */
-	struct snapshot *shot; /* taken in the last stop, for a closer look */
-	bool left;	       /* no thread is in it, and none can come in */
+	size_t foreign;		   /* what is not the original, and stays */
+	taddr_t others;		   /* where somebody else has written such; 0: nowhere */
+	bool late;		   /* a thread is in a call of ours: where it goes on nobody sees */
+	bool held;		   /* a thread may come back to a hole, or is late */
+	bool unsearched;	   /* or nobody can tell: snapshot_is_unsearched() */
+	bool never_searched;	   /* nor the next time */
+	struct snapshot *shot;	   /* taken in the last stop, for a closer look */
+	bool left;		   /* no thread is in it, and none can come in */
 	bool unmapped;
 };
 
@@ -255,12 +256,6 @@ static int follow_jumps(const struct one_arena *a, struct stop *stop, struct din
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
-/* Nobody can tell what was there: it stays (leftovers_drop_twins()). */
-static bool is_unsure(const struct patch *p)
-{
-	return !memcmp(p->before, p->after, p->length);
-}
-
 static struct stack_range *range_of(const struct one_arena *a, taddr_t hole)
 {
 	const struct stack_range key = {.lo = hole};
@@ -275,7 +270,7 @@ static void hold_unsure(struct one_arena *a, const struct target *t)
 		const struct patch *p = &a->patches[i];
 		struct stack_range *r;
 
-		if (!is_unsure(p))
+		if (!leftovers_is_unsure(p))
 			continue;
 		r = range_of(a, i < a->shorts ? hole_of(t, p) : p->address);
 		if (r)
@@ -428,37 +423,6 @@ static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
 	return count;
 }
 
-/* Patches in whose places there is what somebody else has written, or what has to stay. */
-static size_t count_foreign(const struct one_arena *a, const struct target *t)
-{
-	const int pagemap = maps_open_pagemap(target_memory_tid(t));
-	size_t foreign = 0;
-	bool unread = false;
-	struct maps maps;
-
-	for (size_t i = 0; i < a->count; i++) {
-		const struct patch *p = &a->patches[i];
-
-		foreign += p->outcome == PATCH_FAILED ||
-			   (p->outcome == PATCH_ALREADY && is_unsure(p)) ||
-			   (p->outcome == PATCH_FOREIGN &&
-			    !maps_is_untouched(pagemap, p->address, p->length));
-		unread |= p->outcome == PATCH_UNMAPPED;
-	}
-	if (pagemap >= 0)
-		close(pagemap);
-	/* What cannot be read, and is mapped all the same, may lead to us when it is code again. */
-	if (!unread)
-		return foreign;
-	if (maps_read(target_pid(t), &maps, NULL))
-		return foreign + 1;
-	for (size_t i = 0; i < a->count; i++)
-		foreign += a->patches[i].outcome == PATCH_UNMAPPED &&
-			   maps_find(&maps, a->patches[i].address);
-	maps_release(&maps);
-	return foreign;
-}
-
 /*
  * Restores the windows. The arena goes at once if nothing on any stack looks
  * like an address in it; else a copy of the stacks stays for a closer look
@@ -490,7 +454,7 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 		status = restore_twice(a, stop, e);
 	if (status < 0)
 		return status;
-	a->foreign = count_foreign(a, stop_target(stop));
+	a->foreign = leftovers_count_foreign(stop_target(stop), a->patches, a->count, &a->others);
 	if (a->foreign || a->held || a->hosted_count || a->stays)
 		return 0;
 	if (!a->left) {
@@ -579,6 +543,8 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 	for (size_t i = 0; restored && i < a.count; i++)
 		result->restored += restored[i];
 	p->late = p->late || a.late;
+	if (a.others && !a.unmapped)
+		result->others = a.others;
 	if (stays) {
 		p->blocked = p->blocked || status < 0 || a.foreign || a.held || a.hosted_count;
 	} else {

@@ -420,6 +420,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	result->freed += give_back_sites(s);
 	result->queued = s->queue_length;
 	result->late = f.late;
+	result->others = f.others;
 	for (size_t i = 0; i < f.shot_count; i++)
 		result->unsearched |= snapshot_is_unsearched(f.shots[i]);
 	for (struct place *p = s->places; p && result->freed; p = p->next)

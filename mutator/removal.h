@@ -45,6 +45,7 @@ struct flush {
 	struct snapshot **shots;
 	size_t shot_count;
 	size_t searched; /* pages of all of them, for what is parked */
+	taddr_t others;	 /* where somebody else has written over a patch; 0: nowhere */
 	pid_t late;	 /* one that may come back from a call of ours to where nobody sees */
 };
 

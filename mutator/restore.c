@@ -365,10 +365,13 @@ static int restore_round(struct flush *f, struct stop *stop, unsigned which, str
 	for (size_t i = 0; i < count; i++) {
 		const struct patch *p = &f->patches[i];
 
-		if (status < 0 || p->outcome == PATCH_FAILED ||
-		    ((p->outcome == PATCH_FOREIGN || p->outcome == PATCH_UNMAPPED) &&
-		     !is_unloaded_in(stop, f->restores[f->patch_site[i]], p->address)))
-			f->restored[f->patch_site[i]] = false;
+		if (status >= 0 && p->outcome != PATCH_FAILED &&
+		    ((p->outcome != PATCH_FOREIGN && p->outcome != PATCH_UNMAPPED) ||
+		     is_unloaded_in(stop, f->restores[f->patch_site[i]], p->address)))
+			continue;
+		f->restored[f->patch_site[i]] = false;
+		if (status >= 0 && p->outcome == PATCH_FOREIGN)
+			f->others = p->address;
 	}
 	return status;
 }

@@ -100,13 +100,24 @@ static void warn(json_t *row, pid_t pid, const struct leftovers *left)
 }
 
 /* Why what an earlier session left stays, and when it does not. */
-static const char *why_left(const struct leftovers *left)
+static void why_left(const struct leftovers *left, struct dinst_error *e)
 {
-	return left->unsearched
-		       ? "a task of the program's own that a signal interrupted may go on inside code of an earlier "
-			 "session (it uses swapcontext() or the like), and its memory is too large to be searched for "
-			 "that: try again when there is less"
-		       : "a thread is still inside code of an earlier session; try again later";
+	dinst_error_clear(e);
+	if (left->others)
+		dinst_fail(
+			e, DINST_BUSY,
+			"somebody else has written over what an earlier session inserted at %#llx: that stays, "
+			"and what it may lead to; try again when it has gone",
+			(unsigned long long)left->others);
+	else if (left->unsearched)
+		dinst_fail(
+			e, DINST_BUSY,
+			"a task of the program's own that a signal interrupted may go on inside code of an earlier "
+			"session (it uses swapcontext() or the like), and its memory is too large to be searched for "
+			"that: try again when there is less");
+	else
+		dinst_fail(e, DINST_BUSY,
+			   "a thread is still inside code of an earlier session; try again later");
 }
 
 /* For so long it is waited for another mutator that has it: one that is to detach. */
@@ -142,7 +153,7 @@ static int attach(struct server *sv, pid_t pid, const json_t *params, enum sessi
 {
 	const char *name = json_string_value(json_object_get(params, "session"));
 	const double patience = json_number_value(json_object_get(params, "patience_ms"));
-	struct dinst_error ignored = {0};
+	struct dinst_error ignored = {0}, why = {0};
 	struct leftovers left = {0};
 	double start = now_ms();
 	int status;
@@ -167,9 +178,10 @@ static int attach(struct server *sv, pid_t pid, const json_t *params, enum sessi
 		serve_notify(sv, "leftovers", NULL);
 	if (status >= 0)
 		status = clean(sv->session->target, patience > 0 ? patience : 0, &left, e);
-	if (status >= 0 && left.arenas_left)
-		status = dinst_fail(e, DINST_BUSY, "%s (`dinst repair %d`)", why_left(&left),
-				    (int)pid);
+	if (status >= 0 && left.arenas_left) {
+		why_left(&left, &why);
+		status = dinst_fail(e, DINST_BUSY, "%s (`dinst repair %d`)", why.text, (int)pid);
+	}
 	if (status < 0) {
 		session_free(sv->session);
 		sv->session = NULL;
@@ -323,14 +335,19 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 			    (json_int_t)detached.restored, "left", (json_int_t)detached.left,
 			    "stop_us", serve_us(detached.stop_ns), "partial",
 			    detached.left > 0 || status < 0);
+	if (status >= 0 && detached.others)
+		dinst_fail(
+			&why, DINST_BUSY,
+			"somebody else has written over what was inserted at %#llx: that stays, and what it may lead to",
+			(unsigned long long)detached.others);
 	if (detached.left || status < 0) {
 		char text[DINST_ERROR_TEXT + 160];
 
 		snprintf(
 			text, sizeof(text),
-			"%zu pieces of code stay in %d for now%s%s; `dinst repair %d` takes them out",
+			"%zu pieces of code stay in %d for now%s%s; `dinst repair %d` takes them out%s",
 			detached.left, (int)s->pid, why.code ? ": " : "", why.code ? why.text : "",
-			(int)s->pid);
+			(int)s->pid, detached.others ? " when that has gone" : "");
 		json_object_set_new(*result, "notes", json_pack("[o]", serve_text(text)));
 	}
 	return 0;
@@ -360,6 +377,7 @@ static int repair(const json_t *params, struct leftovers *left, struct dinst_err
 int serve_repair(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	struct leftovers left = {0};
+	struct dinst_error why = {0};
 	json_t *notes;
 	int status;
 
@@ -376,8 +394,10 @@ int serve_repair(struct server *sv, const json_t *params, json_t **result, struc
 			    "partial", left.arenas_left > 0);
 	notes = json_array();
 	note_unknown(notes, &left);
-	if (left.arenas_left)
-		json_array_append_new(notes, json_string(why_left(&left)));
+	if (left.arenas_left) {
+		why_left(&left, &why);
+		json_array_append_new(notes, json_string(why.text));
+	}
 	set_notes(*result, notes);
 	return 0;
 }

@@ -183,6 +183,54 @@ static void test_part_unmapped(void **state)
 				       .becomes = "nothing"});
 }
 
+static void expect_said(struct harness *h, const char *text, const char *where)
+{
+	if (!strstr(h->messages, text) || !strstr(h->messages, where) ||
+	    strstr(h->messages, "a thread is still inside"))
+		fail_msg("it says: %s", h->messages);
+}
+
+/* fear J4: detach, repair and attach say that it is somebody else's, and where, and not that a thread is in the way */
+static void test_told(void **state)
+{
+	static const char others[] = "somebody else has written over what";
+	const struct text x = {.program = huge, .first = "later", .function = "huge_first"};
+	uint8_t original[CODE], ours[CODE], now[CODE];
+	struct harness *h = *state;
+	const char *number;
+	struct session *s;
+	char where[32];
+	taddr_t at;
+
+	begin(h, &x);
+	s = session_begin(h);
+	at = insert(h, s, &x, original);
+	session_end(s);
+	snprintf(where, sizeof(where), "at %#llx", (unsigned long long)at);
+	number = harness_number(h->pid);
+	assert_int_equal(harness_dinst(h, NULL, "attach", number), 0);
+	assert_int_equal(harness_dinst(h, NULL, "insert", "calls", "/Code/text-huge/huge_first",
+				       "-p", number),
+			 0);
+	thread_peek(h->pid, at, ours, CODE);
+	assert_memory_not_equal(ours, original, CODE);
+	thread_poke(h->pid, at, breakpoints, JUMP);
+	assert_int_equal(harness_dinst(h, NULL, "detach", number), 3);
+	expect_said(h, others, where);
+	expect_said(h, "takes them out when that has gone", where);
+	assert_int_equal(harness_dinst(h, NULL, "repair", number), 3);
+	expect_said(h, others, where);
+	expect_said(h, "try again when it has gone", where);
+	assert_int_not_equal(harness_dinst(h, NULL, "attach", number), 0);
+	expect_said(h, others, where);
+	thread_poke(h->pid, at, ours, CODE);
+	ask(h, "go", "1000", "done");
+	assert_int_equal(harness_dinst(h, NULL, "repair", number), 0);
+	thread_peek(h->pid, at, now, CODE);
+	assert_memory_equal(now, original, CODE);
+	harness_end(h, 0);
+}
+
 /* fear G4: a library has gone, and the program makes code of its own where its text was: nothing of ours is there, and nothing stays for it */
 static void test_made_anew(void **state)
 {
@@ -213,6 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_moved),	 CASE(test_moves),	   CASE(test_becomes_anonymous),
 		CASE(test_becomes_data), CASE(test_part_unmapped), CASE(test_made_anew),
+		CASE(test_told),
 	};
 
 	return cmocka_run_group_tests_name("live/text_hooked", tests, NULL, NULL);
