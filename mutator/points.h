@@ -13,7 +13,7 @@
  * call, computed code address or symbol strictly inside it; a call only as its
  * last instruction; no system call; no landing-pad instruction; not across a
  * page unless its live bytes lie in one; every instruction relocatable; no
- * restartable sequence.
+ * restartable sequence; not one that only leads back to its own beginning.
  */
 #ifndef DINST_MUTATOR_POINTS_H
 #define DINST_MUTATOR_POINTS_H

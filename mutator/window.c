@@ -108,6 +108,20 @@ static bool is_unclaimed(const struct windows *w, size_t first, unsigned count)
 					     last->address + last->length, w->claims_below);
 }
 
+/*
+ * The last one jumps back to the first, and there is no other way out: who is in the copy would go round in
+ * it for ever, and nothing could be taken out.
+ */
+static bool is_closed(const struct windows *w, size_t first, unsigned count)
+{
+	const struct arch_insn *insns = &w->flow->insns.items[first];
+
+	for (unsigned i = 0; i + 1 < count; i++)
+		if (insns[i].flow == ARCH_FLOW_BRANCH && insns[i].target != insns->address)
+			return false;
+	return insns[count - 1].flow == ARCH_FLOW_JUMP && insns[count - 1].target == insns->address;
+}
+
 /* The rules for any run of instructions that move away; *length on success. */
 static enum refusal span_rules(const struct windows *w, size_t first, unsigned count,
 			       unsigned *length)
@@ -132,6 +146,8 @@ static enum refusal span_rules(const struct windows *w, size_t first, unsigned c
 	}
 	if (bytes > WINDOW_BYTES_MAX)
 		return REFUSAL_NO_ROOM;
+	if (is_closed(w, first, count))
+		return REFUSAL_UNMOVABLE;
 	*length = bytes;
 	return REFUSAL_NONE;
 }
