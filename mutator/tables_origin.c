@@ -231,17 +231,18 @@ static bool is_led_to_by_table(const struct flow *f, size_t at)
 	return flow_marks(f, f->insns.items[at].address) & MARK_TABLE;
 }
 
-/* By any of the function's indirect jumps. */
+/* By any of the function's indirect jumps, in whatever guise. */
 static enum origin trace_before_tables(struct search *s, arch_regset wanted, unsigned steps)
 {
 	const struct flow *f = s->f;
 	enum origin worst = ORIGIN_WHOLE;
+	struct indirect jump;
 
 	if (!flow_look(f, f->insns.count))
 		return ORIGIN_ARITHMETIC;
 	for (size_t i = 0; i < f->insns.count; i++)
-		if (f->insns.items[i].flow == ARCH_FLOW_JUMP_INDIRECT)
-			worst = worse(worst, trace(s, wanted, i, steps + 1));
+		if (flow_jumps_indirectly(f, i, &jump))
+			worst = worse(worst, trace(s, wanted, jump.before, steps + 1));
 	return worst;
 }
 
@@ -256,9 +257,9 @@ static enum origin trace_before(struct search *s, arch_regset wanted, size_t at,
 		return ORIGIN_WHOLE;
 	if (seen == SEEN_TOO_MANY || n > WAYS_MAX)
 		return ORIGIN_ARITHMETIC;
-	/* An argument is handed over whole. */
-	if (n == 0 && !by_table && !flow_starts_at(s->f, s->f->insns.items[at].address))
-		return give_up(s, wanted);
+	/* An argument is handed over whole. By a table others may lead here, too, than what is known to jump. */
+	if (n == 0 && !flow_starts_at(s->f, s->f->insns.items[at].address))
+		worst = give_up(s, wanted);
 	if (by_table)
 		worst = trace_before_tables(s, wanted, steps);
 	for (size_t i = 0; i < n; i++)

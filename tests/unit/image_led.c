@@ -54,13 +54,23 @@ static void test_both(void **state)
 	assert_int_equal(leaving("l_handed"), 1);
 }
 
+/* fear C4: a jump whose register was computed before a switch, be that a jump, one through a thunk, or a return */
+static void test_before_switch(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("l_plain"));
+	assert_true(is_unresolved("l_thunk"));
+	assert_true(is_unresolved("l_push"));
+	assert_true(is_unresolved("l_replaced"));
+	assert_true(is_unresolved("l_fenced"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_row),
-		cmocka_unit_test(test_besides),
-		cmocka_unit_test(test_led_on),
-		cmocka_unit_test(test_both),
+		cmocka_unit_test(test_row),	      cmocka_unit_test(test_besides),
+		cmocka_unit_test(test_led_on),	      cmocka_unit_test(test_both),
+		cmocka_unit_test(test_before_switch),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

@@ -26,6 +26,21 @@
 	ret
 	.size	main, . - main
 
+	/* As compilers jump without speculation. */
+	function thunk
+	call	2f
+1:	pause
+	lfence
+	jmp	1b
+2:	mov	%rax, (%rsp)
+	ret
+	.size	thunk, . - thunk
+
+	function fenced_thunk
+	lfence
+	jmp	*%rax
+	.size	fenced_thunk, . - fenced_thunk
+
 	/* Pieces that are entered in their middle. */
 	function l_row
 	lea	1f(%rip), %r10
@@ -118,6 +133,44 @@
 16:	add	$2, %edi
 	ret
 	.size	l_handed, . - l_handed
+
+	/* A case jumps into pieces, by what was computed before its switch: that jumps as \how says. */
+	.macro	computed_before name, how:vararg
+	function \name
+	lea	1f(%rip), %r10
+	mov	%edi, %ecx
+	shl	$4, %rcx
+	lea	8(%r10,%rcx), %rbx
+	lea	\name\()_cases(%rip), %rdx
+	movslq	(%rdx,%rsi,4), %rax
+	add	%rdx, %rax
+	\how
+\name\()_1:
+	add	$1, %edi
+	jmp	*%rbx
+\name\()_2:
+	add	$2, %edi
+	ret
+	.p2align 4
+1:	pieces
+	add	$1, %rsi
+	add	$1, %esi
+	nop
+	add	$1, %esi
+	ret
+	.size	\name, . - \name
+	.section .rodata
+	.p2align 4
+\name\()_cases:
+	.long	\name\()_1 - \name\()_cases, \name\()_2 - \name\()_cases
+	.quad	0x7fffffff7fffffff
+	.text
+	.endm
+	computed_before l_plain, jmp *%rax
+	computed_before l_thunk, jmp thunk
+	computed_before l_push, push %rax; ret
+	computed_before l_replaced, push %rdi; mov %rax, (%rsp); ret
+	computed_before l_fenced, jmp fenced_thunk
 
 	.section .rodata
 	.p2align 4
