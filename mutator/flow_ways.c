@@ -14,10 +14,14 @@ static void forget(struct flow_ways *w)
 	free(w->next);
 	free(w->switches);
 	free(w->stores);
+	free(w->asked);
+	free(w->todo);
 	w->first = NULL;
 	w->next = NULL;
 	w->switches = NULL;
 	w->stores = NULL;
+	w->asked = NULL;
+	w->todo = NULL;
 	w->store_count = 0;
 	w->insns = 0;
 	w->judged = false;
@@ -28,7 +32,9 @@ static int make(const struct flow *f, struct flow_ways *w, struct dinst_error *e
 	w->first = calloc(f->byte_count + 1, sizeof(*w->first));
 	w->next = calloc(f->insns.count + 1, sizeof(*w->next));
 	w->switches = calloc(f->insns.count + 1, sizeof(*w->switches));
-	if (!w->first || !w->next || !w->switches) {
+	w->asked = calloc(f->insns.count + 1, sizeof(*w->asked));
+	w->todo = calloc(f->insns.count + 1, sizeof(*w->todo));
+	if (!w->first || !w->next || !w->switches || !w->asked || !w->todo) {
 		forget(w);
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the branches of a function");
 	}

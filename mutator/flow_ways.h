@@ -19,6 +19,12 @@ struct frame_store {
 	arch_regset stored;
 };
 
+/* How registers came about that have something before insns[at] is asked. */
+struct way_asked {
+	size_t at;
+	arch_regset regs;
+};
+
 /* What is known of a flow on the side: it grows while the flow is only read. */
 struct flow_ways {
 	uint32_t *first;   /* by byte: 1 + the index of the first instruction that leads there */
@@ -26,6 +32,9 @@ struct flow_ways {
 	uint8_t *switches; /* by instruction: flow_is_switch() */
 	struct frame_store *stores; /* tables_stores.c; by place, then by instruction */
 	size_t store_count;
+	/* Room for tables_bases.c, as much as there are instructions: what has been asked before each, and what is to be. */
+	arch_regset *asked;
+	struct way_asked *todo;
 	size_t insns; /* as many as there were when it was made; 0: not, or no more */
 	bool judged;  /* `switches` is filled */
 	uint64_t looks;

@@ -209,48 +209,40 @@ static bool adds_its_table(const struct addition *s, size_t at)
 	return false;
 }
 
-/*
- * True if the address that insns[at] loads from came about, on its line, from another one by a constant:
- * hand-written code finds a table by its distance from the one before.
- */
-static bool is_led_on(const struct addition *s, size_t at)
+/* True if the register has an address before insns[at] that an instruction computes, and nothing came to it since. */
+static bool has_address(const struct addition *s, arch_regset reg, size_t at)
 {
-	arch_regset regs = flow_address_registers(&s->f->insns.items[at]), moved = 0, reads, writes;
-
-	for (unsigned steps = 0;
-	     regs && steps < LOOK_BACK && flow_look(s->f, 1) && flow_is_run_into(s->f, at);
-	     steps++) {
-		const struct arch_insn *def = &s->f->insns.items[--at];
-
-		if (arch_is_call(def))
-			break;
-		arch_effects(def, &reads, &writes);
-		if (!(writes & regs))
-			continue;
-		if (is_address_of(def) && writes & moved)
-			return true;
-		regs &= ~writes;
-		if (is_address_of(def) || def->flags & ARCH_INSN_MEMORY ||
-		    __builtin_popcountll(reads) != 1)
-			continue;
-		regs |= reads;
-		if (!flow_is_copy(def) || writes & moved)
-			moved |= reads;
-	}
-	return false;
+	return computed_in(s, reg, at) || flow_has_address(s->f, reg, at);
 }
 
 /*
- * Only where a sum may count from anything in the code, or from a place that was found from another one, is
- * there a doubt about which of the tables is meant.
+ * True if the address that insns[at] loads from, and that is added to what it loads, may have come about from
+ * another one: hand-written code finds a table by its distance from the one before, or a row by its number.
  */
+static bool is_led_on(const struct addition *s, size_t at)
+{
+	arch_regset bases = flow_address_registers(&s->f->insns.items[at]) & s->added, reads,
+		    writes;
+
+	arch_effects(&s->f->insns.items[at], &reads, &writes);
+	if (at != s->at)
+		bases &= ~writes;
+	for (; bases; bases &= bases - 1)
+		if (!has_address(s, bases & -bases, at))
+			return true;
+	return false;
+}
+
+/* A sum may count from anything in the code, or from a place that was found from another one: of which table is the entry? */
 static bool is_known(const struct addition *s, size_t at, bool odd, bool word)
 {
 	if (odd)
 		return word && adds_its_table(s, at) && loads_read_entry(s, at, TABLE_LONG_OFFSETS);
-	if (!is_led_on(s, at) && (!s->f->code_bases || adds_its_table(s, at)))
-		return true;
-	return loads_read_entry(s, at, TABLE_OFFSETS);
+	/* Before tables are read none is. */
+	if (!s->tables)
+		return false;
+	return (adds_its_table(s, at) && !is_led_on(s, at)) ||
+	       loads_read_entry(s, at, TABLE_OFFSETS);
 }
 
 unsigned flow_entry(const struct addition *sum, size_t at)

@@ -6,6 +6,7 @@
  *   tables_jumps.c    which instructions are indirect jumps
  *   tables_origin.c   how the address that one jumps to came about
  *   tables_entries.c  whether what is loaded for it is an entry of a table that was read
+ *   tables_bases.c    whether the table's address is in a register as it was computed
  *   tables_stores.c   what it puts aside in its frame
  *   tables_strides.c  jumps into rows of equal pieces of code
  *   tables_whole.c    tables of whole addresses that are operands
@@ -50,6 +51,12 @@ unsigned flow_entry(const struct addition *sum, size_t at);
 bool flow_is_copy(const struct arch_insn *insn);
 /* The registers that only say where the instruction loads from. */
 arch_regset flow_address_registers(const struct arch_insn *insn);
+
+/*
+ * tables_bases.c: true if register `reg` (one bit) has an address before insns[at] that was computed whole, by
+ * whatever way control has come, and nothing was added to it since.
+ */
+bool flow_has_address(const struct flow *f, arch_regset reg, size_t at);
 
 /* tables_stores.c: true for a place in the frame that holds as much as an address. */
 bool flow_frame_place(const struct arch_memory *m);

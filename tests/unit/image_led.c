@@ -44,6 +44,30 @@ static void test_led_on(void **state)
 	assert_true(is_unresolved("l_led_on"));
 }
 
+/*
+ * fear C4: the same over calls, joins, copies, the frame and sixty instructions, on one way of several, from the
+ * number of a row
+ */
+static void test_led_on_from_afar(void **state)
+{
+	static const char *const names[] = {"l_rows",	 "l_called", "l_joined", "l_chosen",
+					    "l_one_way", "l_kept",   "l_twice",	 "l_far",
+					    "l_apart",	 "l_given",  "l_before"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!is_unresolved(names[i]))
+			fail_msg("%s counts as resolved", names[i]);
+}
+
+/* A table whose address is computed above a loop, or before a switch, is the one that is meant. */
+static void test_computed_above(void **state)
+{
+	(void)state;
+	assert_false(is_unresolved("l_hoisted"));
+	assert_false(is_unresolved("l_no_more"));
+}
+
 /* fear C4: a jump whose register was made before another one stays in the function, if that is of its own table */
 static void test_both(void **state)
 {
@@ -68,9 +92,13 @@ static void test_before_switch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_row),	      cmocka_unit_test(test_besides),
-		cmocka_unit_test(test_led_on),	      cmocka_unit_test(test_both),
+		cmocka_unit_test(test_row),
+		cmocka_unit_test(test_besides),
+		cmocka_unit_test(test_led_on),
+		cmocka_unit_test(test_both),
 		cmocka_unit_test(test_before_switch),
+		cmocka_unit_test(test_led_on_from_afar),
+		cmocka_unit_test(test_computed_above),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

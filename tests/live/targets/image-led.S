@@ -166,6 +166,186 @@
 	.quad	0x7fffffff7fffffff
 	.text
 	.endm
+	/* The cases of a function that has a table, and another one, which only a distance leads to. */
+	.macro	cases_of name
+\name\()_1:
+	add	$1, %esi
+	pop	%rbx
+	ret
+\name\()_2:
+	add	$2, %esi
+\name\()_3:
+	inc	%esi
+	inc	%esi
+	nop
+\name\()_4:
+	inc	%esi
+	pop	%rbx
+	ret
+	.size	\name, . - \name
+	.section .rodata
+	.p2align 4
+\name\()_first:
+	.long	\name\()_1 - \name\()_first, \name\()_2 - \name\()_first
+	.quad	0x7fffffff7fffffff
+\name\()_second:
+	.long	\name\()_3 - \name\()_second, \name\()_4 - \name\()_second
+	.quad	0x7fffffff7fffffff
+	.text
+	.endm
+	.macro	jump_by base
+	movslq	(\base,%rdi,4), %rcx
+	add	\base, %rcx
+	jmp	*%rcx
+	.endm
+
+	/* A row of a table, by its number. */
+	function l_rows
+	push	%rbx
+	lea	l_rows_first(%rip), %r8
+	mov	%edx, %eax
+	shl	$4, %rax
+	add	%rax, %r8
+	jump_by	%r8
+	cases_of l_rows
+
+	/* A call between the first table's address and the distance. */
+	function l_called
+	push	%rbx
+	lea	l_called_first(%rip), %rbx
+	call	main
+	add	$(l_called_second - l_called_first), %rbx
+	jump_by	%rbx
+	cases_of l_called
+
+	/* Ways that meet between them. */
+	function l_joined
+	push	%rbx
+	lea	l_joined_first(%rip), %r8
+	test	%edi, %edi
+	js	1f
+	jmp	2f
+1:	neg	%edi
+2:	add	$(l_joined_second - l_joined_first), %r8
+	jump_by	%r8
+	cases_of l_joined
+
+	/* One of the two, on a condition. */
+	function l_chosen
+	push	%rbx
+	lea	l_chosen_first(%rip), %r8
+	lea	(l_chosen_second - l_chosen_first)(%r8), %r9
+	test	%edi, %edi
+	cmovs	%r9, %r8
+	jump_by	%r8
+	cases_of l_chosen
+
+	/* The distance is added on one of two ways. */
+	function l_one_way
+	push	%rbx
+	lea	l_one_way_first(%rip), %r8
+	test	%edi, %edi
+	js	1f
+	add	$(l_one_way_second - l_one_way_first), %r8
+1:	jump_by	%r8
+	cases_of l_one_way
+
+	/* Kept in the frame meanwhile. */
+	function l_kept
+	push	%rbx
+	lea	l_kept_first(%rip), %r8
+	add	$(l_kept_second - l_kept_first), %r8
+	mov	%r8, -16(%rsp)
+	call	main
+	mov	-16(%rsp), %r8
+	jump_by	%r8
+	cases_of l_kept
+
+	/* In a register, and in another one. */
+	function l_twice
+	push	%rbx
+	lea	l_twice_first(%rip), %r8
+	add	$(l_twice_second - l_twice_first), %r8
+	mov	%r8, %r9
+	movslq	(%r8,%rdi,4), %rcx
+	add	%r9, %rcx
+	jmp	*%rcx
+	cases_of l_twice
+
+	/* Too far above the jump for a look at its line. */
+	function l_far
+	push	%rbx
+	lea	l_far_first(%rip), %r8
+	add	$(l_far_second - l_far_first), %r8
+	.rept	60
+	inc	%esi
+	.endr
+	jump_by	%r8
+	cases_of l_far
+
+	/* Only what is added is moved, after the load: the entries count from there. */
+	function l_apart
+	push	%rbx
+	lea	l_apart_first(%rip), %r8
+	movslq	(%r8,%rdi,4), %rcx
+	add	$(l_apart_3 - l_apart_1), %r8
+	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_apart
+
+	/* Handed over. */
+	function l_given
+	push	%rbx
+	lea	l_given_first(%rip), %r9
+	jump_by	%r8
+	cases_of l_given
+
+	/* Before a switch, one of whose cases jumps by it: \how is done on one of two ways. */
+	.macro	led_before name, how:vararg
+	function \name
+	push	%rbx
+	lea	\name\()_first(%rip), %r8
+	test	%edi, %edi
+	js	1f
+	\how
+1:	lea	\name\()_cases(%rip), %rdx
+	movslq	(%rdx,%rsi,4), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+\name\()_5:
+	add	$1, %esi
+	jump_by	%r8
+	cases_of \name
+	.section .rodata
+	.p2align 4
+\name\()_cases:
+	.long	\name\()_1 - \name\()_cases, \name\()_5 - \name\()_cases
+	.quad	0x7fffffff7fffffff
+	.text
+	.endm
+	led_before l_before, add $(l_before_second - l_before_first), %r8
+	led_before l_no_more, add $3, %edi
+
+	/* A loop, above which the address is computed; one of the cases has another switch, and uses the register. */
+	function l_hoisted
+	push	%rbx
+	lea	hoisted(%rip), %rbx
+1:	call	main
+	movslq	(%rbx,%rdi,4), %rcx
+	add	%rbx, %rcx
+	jmp	*%rcx
+21:	sub	$5, %edi
+	jmp	1b
+22:	lea	inner(%rip), %rdx
+	lea	1(%rdi), %rbx
+	movslq	(%rdx,%rsi,4), %rax
+	add	%rdx, %rax
+	jmp	*%rax
+23:	add	%ebx, %esi
+24:	pop	%rbx
+	ret
+	.size	l_hoisted, . - l_hoisted
+
 	computed_before l_plain, jmp *%rax
 	computed_before l_thunk, jmp thunk
 	computed_before l_push, push %rax; ret
@@ -182,6 +362,11 @@ first:	.long	5b - first, 56b - first
 second:	.long	8b - second, 7b - second
 	.quad	0x7fffffff7fffffff
 both:	.long	11b - both, 12b - both, 13b - both, 14b - both
+	.quad	0x7fffffff7fffffff
+hoisted:
+	.long	21b - hoisted, 22b - hoisted
+	.quad	0x7fffffff7fffffff
+inner:	.long	23b - inner, 24b - inner
 	.quad	0x7fffffff7fffffff
 handed:	.long	15b - handed, 16b - handed
 	.quad	0x7fffffff7fffffff
