@@ -167,8 +167,8 @@ size_t flow_mark_labels(struct flow *f, const struct label_search *s, const stru
 void flow_mark_all_labels(struct flow *f, const struct label_search *s,
 			  const struct arch_insn *insn);
 /*
- * An address in the function's own code, or inside of another one, is noted: a jump that is
- * computed from it by arithmetic (into an unrolled loop) can lead anywhere.
+ * An address in the function's own code, other than its start, or inside of another one, is noted: a
+ * jump of which nothing is known may be computed from it (into an unrolled loop), and lead anywhere.
  */
 void flow_count_base(struct flow *f, vaddr_t v);
 

@@ -473,7 +473,7 @@ static int prepare(struct flow *f, struct dinst_error *e)
 {
 	int r = flow_ways_find(f, e);
 
-	return r == 0 && f->code_bases ? flow_stores_find(f, e) : r;
+	return r == 0 ? flow_stores_find(f, e) : r;
 }
 
 /*

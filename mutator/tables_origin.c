@@ -291,8 +291,7 @@ static enum origin loaded_whole(struct search *s, size_t at)
 	enum seen seen;
 	size_t found;
 
-	/* Without a base in the code it would not matter: see flow_is_riddle(). */
-	if (!s->f->code_bases || !loads_from_frame(&s->f->insns.items[at], &m))
+	if (!loads_from_frame(&s->f->insns.items[at], &m))
 		return ORIGIN_WHOLE;
 	if (s->f->insns.items[at].flags & ARCH_INSN_FRAME)
 		return give_up(s, 0);
@@ -373,8 +372,7 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 
 		if (!flow_is_run_into(s->f, at))
 			return worse(others, trace_before(s, wanted, at, steps));
-		if (s->f->code_bases &&
-		    (is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0})))
+		if (is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0}))
 			others = worse(others, trace_before(s, wanted, at, steps));
 		def = &s->f->insns.items[--at];
 		if (arch_is_call(def)) {
@@ -398,8 +396,8 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 			return others;
 		if (names_code(s->f, def))
 			return ORIGIN_ARITHMETIC;
-		/* An address of the code that something is added to is another one. */
-		if (s->f->code_bases && !flow_is_copy(def))
+		/* An address that something is added to is another one. */
+		if (!flow_is_copy(def))
 			others = worse(others, ORIGIN_ARITHMETIC);
 		wanted = reads;
 	}
@@ -470,14 +468,13 @@ static bool is_riddle(const struct flow *f, size_t at, const struct indirect *ju
 	struct search s = {.f = f, .tables = tables};
 	enum origin origin = origin_of(&s, jump);
 
-	/* An address of its own code plus something that nobody has read leads anywhere. */
-	if ((f->code_bases && (origin == ORIGIN_ARITHMETIC || s.unread)) || is_lost(f, at, &s) ||
-	    flow_looked_too_often(f))
+	if (is_lost(f, at, &s) || flow_looked_too_often(f))
 		return true;
 	switch (origin) {
 	case ORIGIN_WHOLE:
 		return false;
 	case ORIGIN_TABLE:
+		/* An address plus something that nobody has read leads anywhere. */
 		return s.unread || !flow_tables_read(f, tables);
 	default:
 		return true;

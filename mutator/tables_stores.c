@@ -14,6 +14,11 @@ bool flow_frame_place(const struct arch_memory *m)
 	       bit_of(m->base) & (arch_always_live | arch_callee_saved);
 }
 
+static bool may_store(const struct arch_insn *insn)
+{
+	return insn->flags & ARCH_INSN_MEMORY && insn->flow == ARCH_FLOW_NEXT;
+}
+
 /* Fills *s if insns[at] stores a register to a place in the frame. */
 static bool is_store(const struct flow *f, size_t at, struct frame_store *s)
 {
@@ -21,8 +26,7 @@ static bool is_store(const struct flow *f, size_t at, struct frame_store *s)
 	struct arch_memory m[ARCH_MEMORY_MAX];
 	arch_regset reads, writes;
 
-	if (!(insn->flags & ARCH_INSN_MEMORY) || insn->flow != ARCH_FLOW_NEXT ||
-	    arch_memory_operands(insn, m) != 1 || !m[0].store || m[0].load ||
+	if (!may_store(insn) || arch_memory_operands(insn, m) != 1 || !m[0].store || m[0].load ||
 	    !flow_frame_place(&m[0]))
 		return false;
 	arch_effects(insn, &reads, &writes);
@@ -50,14 +54,14 @@ int flow_stores_find(struct flow *f, struct dinst_error *e)
 	if (w->stores)
 		return 0;
 	for (size_t i = 0; i < f->insns.count; i++)
-		n += is_store(f, i, &s);
+		n += may_store(&f->insns.items[i]);
 	w->stores = calloc(n + 1, sizeof(*w->stores));
 	if (!w->stores)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the stores of a function");
 	for (size_t i = 0; i < f->insns.count; i++)
 		if (is_store(f, i, &s))
 			w->stores[w->store_count++] = s;
-	qsort(w->stores, n, sizeof(*w->stores), by_place);
+	qsort(w->stores, w->store_count, sizeof(*w->stores), by_place);
 	return 0;
 }
 

@@ -60,6 +60,16 @@ static void test_led_on_from_afar(void **state)
 			fail_msg("%s counts as resolved", names[i]);
 }
 
+/* fear C4: where nothing of the function's own is computed the address is put aside all the same, or comes by two ways */
+static void test_without_bases(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("l_aside"));
+	assert_true(is_unresolved("l_stepped"));
+	assert_true(is_unresolved("l_led_aside"));
+	assert_true(is_unresolved("l_led_way"));
+}
+
 /* A table whose address is computed above a loop, or before a switch, is the one that is meant. */
 static void test_computed_above(void **state)
 {
@@ -99,6 +109,7 @@ int main(void)
 		cmocka_unit_test(test_before_switch),
 		cmocka_unit_test(test_led_on_from_afar),
 		cmocka_unit_test(test_computed_above),
+		cmocka_unit_test(test_without_bases),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

@@ -346,6 +346,71 @@
 	ret
 	.size	l_hoisted, . - l_hoisted
 
+	/* The address of the jump is put aside; it counts from where another function begins, beside a switch. */
+	function l_aside
+	cmp	$1, %esi
+	ja	3f
+	lea	aside(%rip), %r8
+	movslq	(%r8,%rsi,4), %rax
+	add	%r8, %rax
+	jmp	*%rax
+25:	add	$1, %edi
+	ret
+3:	lea	main(%rip), %r9
+	mov	%edi, %ecx
+	shl	$4, %rcx
+	lea	(4f - main)(%r9,%rcx), %rax
+	mov	%rax, -16(%rsp)
+	cmp	$8, %edi
+	jae	4f
+	jmp	*-16(%rsp)
+	.p2align 4
+4:	pieces
+	add	$1, %esi
+	ret
+	.size	l_aside, . - l_aside
+
+	/* The same, step by step. */
+	function l_stepped
+	lea	main(%rip), %rax
+	lea	(2f - main)(%rax), %rax
+1:	add	$16, %rax
+	dec	%edi
+	jnz	1b
+	jmp	*%rax
+	.p2align 4
+2:	pieces
+	pieces
+	add	$1, %esi
+	ret
+	.size	l_stepped, . - l_stepped
+
+	/* ... or from a table that a distance leads to. */
+	function l_led_aside
+	push	%rbx
+	lea	l_led_aside_first(%rip), %r8
+	add	$(l_led_aside_second - l_led_aside_first), %r8
+	movslq	(%r8,%rdi,4), %rcx
+	add	%r8, %rcx
+	mov	%rcx, -16(%rsp)
+	jmp	*-16(%rsp)
+	cases_of l_led_aside
+
+	/* One of two ways to a jump comes by such a table. */
+	function l_led_way
+	push	%rbx
+	lea	l_led_way_first(%rip), %r8
+	add	$(l_led_way_second - l_led_way_first), %r8
+	movslq	(%r8,%rdi,4), %rcx
+	add	%r8, %rcx
+	test	%edx, %edx
+	js	1f
+	lea	l_led_way_first(%rip), %r9
+	movslq	(%r9,%rdi,4), %rcx
+	add	%r9, %rcx
+1:	jmp	*%rcx
+	cases_of l_led_way
+
 	computed_before l_plain, jmp *%rax
 	computed_before l_thunk, jmp thunk
 	computed_before l_push, push %rax; ret
@@ -362,6 +427,8 @@ first:	.long	5b - first, 56b - first
 second:	.long	8b - second, 7b - second
 	.quad	0x7fffffff7fffffff
 both:	.long	11b - both, 12b - both, 13b - both, 14b - both
+	.quad	0x7fffffff7fffffff
+aside:	.long	25b - aside, 25b - aside
 	.quad	0x7fffffff7fffffff
 hoisted:
 	.long	21b - hoisted, 22b - hoisted
