@@ -123,7 +123,8 @@ static bool is_same_place(const struct restart *r, const struct stop_thread *thr
 /*
  * A call of which nothing proves that it is the one of the last stop gets the time that it asks for. Is it what
  * we left in the register? Then it is that call, or code that leaves the register as it is from call to call: if the
- * call that this was left of is over it is the latter, and gets its own value back. Returns what it is to wait for.
+ * call that this was left of is over it is the latter, and gets its own value back. (Code that was seen to have
+ * another one there may have loaded it, or was entered anew: it is believed once.) Returns what it is to wait for.
  */
 static long begin_timeout(struct restart *r, bool same_place, long timeout, uint64_t now)
 {
@@ -131,8 +132,10 @@ static long begin_timeout(struct restart *r, bool same_place, long timeout, uint
 		r->loads = false;
 	else if (timeout != r->written)
 		r->loads = true;
-	if (!same_place || r->loads || r->written == r->original)
+	if (!same_place || timeout != r->written || r->written == r->original)
 		r->original = timeout;
+	else if (now >= r->end_ns + OVER_NS && r->loads)
+		r->loads = false; /* once it may be chance */
 	else if (now >= r->end_ns + OVER_NS)
 		timeout = r->original;
 	r->end_ns = now + (uint64_t)timeout * NS_PER_MS;

@@ -56,7 +56,7 @@ static void ask(struct harness *h, long *timeout, unsigned long *calls)
 }
 
 /* Stops, three in a call, until one has left what is left of it in the register. */
-static void shorten(struct harness *h, struct target *t, long *timeout)
+static void shorten(struct harness *h, struct target *t, long *timeout, long own)
 {
 	unsigned long calls, before;
 
@@ -70,24 +70,24 @@ static void shorten(struct harness *h, struct target *t, long *timeout)
 			usleep(BETWEEN_US);
 			ask(h, timeout, &calls);
 		} while (calls == before);
-		if (*timeout != TIMEOUT)
+		if (*timeout != own)
 			break;
 	}
-	assert_in_range(*timeout, 1, TIMEOUT - 1);
+	assert_in_range(*timeout, 1, own - 1);
 }
 
 /* The call of then is over for sure, and this is another one. */
-static void expect_found_out(struct harness *h, struct target *t, long *timeout)
+static void expect_found_out(struct harness *h, struct target *t, long *timeout, long own)
 {
 	unsigned long calls;
 
-	for (int i = 0; i < TRIES && *timeout != TIMEOUT; i++) {
+	for (int i = 0; i < TRIES && *timeout != own; i++) {
 		usleep(2 * TIMEOUT * 1000);
 		help_stop_well(t, nothing, NULL);
 		usleep(2 * TIMEOUT * 1000);
 		ask(h, timeout, &calls);
 	}
-	assert_int_equal(*timeout, TIMEOUT);
+	assert_int_equal(*timeout, own);
 }
 
 /*
@@ -102,8 +102,32 @@ static void test_found_out(void **state)
 
 	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
 	t = help_open(h->pid);
-	shorten(h, t, &timeout);
-	expect_found_out(h, t, &timeout);
+	shorten(h, t, &timeout, TIMEOUT);
+	expect_found_out(h, t, &timeout, TIMEOUT);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear A6, A7: the same where the loop was left and entered again with another timeout, at the same place */
+static void test_entered_anew(void **state)
+{
+	enum { ANEW = TIMEOUT / 2 };
+	struct harness *h = *state;
+	unsigned long calls;
+	struct target *t;
+	long timeout;
+
+	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
+	t = help_open(h->pid);
+	help_stop_well(t, nothing, NULL);
+	help_ask(h, "anew 200");
+	do {
+		usleep(BETWEEN_US);
+		ask(h, &timeout, &calls);
+	} while (timeout != ANEW);
+	shorten(h, t, &timeout, ANEW);
+	expect_found_out(h, t, &timeout, ANEW);
 	target_close(t);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -119,7 +143,7 @@ static void test_not_in_a_call(void **state)
 
 	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
 	t = help_open(h->pid);
-	shorten(h, t, &timeout);
+	shorten(h, t, &timeout, TIMEOUT);
 	help_ask(h, "spin on");
 	do {
 		ask(h, &timeout, &before);
@@ -128,7 +152,7 @@ static void test_not_in_a_call(void **state)
 	} while (calls != before);
 	help_stop_well(t, nothing, NULL);
 	help_ask(h, "spin");
-	expect_found_out(h, t, &timeout);
+	expect_found_out(h, t, &timeout, TIMEOUT);
 	target_close(t);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -143,11 +167,11 @@ static void test_failing_stops(void **state)
 
 	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
 	t = help_open(h->pid);
-	shorten(h, t, &timeout);
+	shorten(h, t, &timeout, TIMEOUT);
 	help_ask(h, "hold");
 	fail_to_stop(t);
 	help_ask(h, "on");
-	expect_found_out(h, t, &timeout);
+	expect_found_out(h, t, &timeout, TIMEOUT);
 	target_close(t);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -434,13 +458,10 @@ static void test_untraced(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_found_out),
-		CASE(test_not_in_a_call),
-		CASE(test_failing_stops),
-		CASE(test_asked_by_chance),
-		CASE(test_asked_at_once),
-		CASE(test_ignored_signals),
-		CASE(test_signals_before_stops),
+		CASE(test_found_out),	    CASE(test_not_in_a_call),
+		CASE(test_failing_stops),   CASE(test_entered_anew),
+		CASE(test_asked_by_chance), CASE(test_asked_at_once),
+		CASE(test_ignored_signals), CASE(test_signals_before_stops),
 		CASE(test_untraced),
 	};
 

@@ -4,7 +4,8 @@
  * timeout that it has loaded into its register once. "tell" is answered with what is in that register
  * now, with how many calls have returned, with the thread's id and with how many signals the main thread
  * has handled. "hold": another thread waits in vfork() from then on, which nothing can stop, up to "on".
- * "crowd": 64 more threads wait. "spin on": it makes no more calls but computes, up to "spin". Ends with its input; status 1 if a call
+ * "crowd": 64 more threads wait. "spin on": it makes no more calls but computes, up to "spin". "anew MS": it goes on with that
+ * timeout, as a loop that is left and entered again. Ends with its input; status 1 if a call
  * returned anything but 0.
  */
 #include <pthread.h>
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static long timeout, now;
+static long timeout, now, anew;
 static unsigned long calls;
 static int wrong, held[2], begun[2], gate[2];
 static volatile pid_t looping;
@@ -43,6 +44,8 @@ static void *loop(void *arg)
 		__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
 		if (result)
 			wrong = 1;
+		if (__atomic_load_n(&anew, __ATOMIC_RELAXED))
+			r10 = __atomic_exchange_n(&anew, 0, __ATOMIC_RELAXED);
 		while (spinning)
 			continue;
 	}
@@ -93,6 +96,8 @@ static void answer(const char *line)
 
 	if (!strncmp(line, "spin", 4))
 		spinning = line[4] == ' ';
+	if (!strncmp(line, "anew ", 5))
+		__atomic_store_n(&anew, atol(line + 5), __ATOMIC_RELAXED);
 	if (!strcmp(line, "crowd\n"))
 		make_crowd();
 	if (to && (write(to[1], "", 1) != 1 || read(begun[0], &byte, 1) != 1))
