@@ -66,7 +66,9 @@ static int find_family(struct session *s, struct dinst_error *e)
 	for (size_t i = 0; i < count && status != DINST_BUSY && status != DINST_NO_MEMORY; i++) {
 		struct dinst_error ignored = {0};
 
-		status = target_open(pids[i], &t->family[t->family_count], &ignored);
+		/* Of who is frozen, or traced by somebody else, memory and clocks can be read all the same. */
+		status = target_open_known(pids[i], TARGET_BORN, &t->family[t->family_count],
+					   &ignored);
 		if (status >= 0)
 			t->family_count++;
 	}
