@@ -306,10 +306,14 @@ static void add_recorded(struct catching *c, taddr_t sp, bool walked)
 	qsort(c->found + elsewhere, c->count - elsewhere, sizeof(*c->found), by_sp);
 }
 
-/* True if a program was run. */
-static bool run_late(const struct catching *c, const struct late_record *r)
+/*
+ * True if a program was run. `interrupted`: code of ours is, which may be about to do what the record says that
+ * it did, or the other way round: then words are taken as they are.
+ */
+static bool run_late(const struct catching *c, const struct late_record *r, bool interrupted)
 {
-	struct late_past *past = c->late_count && late_past_begin(c->past, r) ? c->past : NULL;
+	struct late_past *past =
+		c->late_count && !interrupted && late_past_begin(c->past, r) ? c->past : NULL;
 	bool ran = false;
 
 	for (size_t i = 0; i < c->count; i++) {
@@ -395,11 +399,12 @@ static void add_own(struct catching *c, const struct stop_thread *t)
 static void catch_up_thread(struct catching *c, const struct stop_thread *t, size_t *threads,
 			    size_t *unwalked)
 {
-	const bool walked = walk_thread(c, t);
+	const bool walked = walk_thread(c, t),
+		   interrupted = place_at(c->session, arch_pc(&t->regs)) != NULL;
 	struct late_record r = {.stop = c->stop, .session = c->session, .tables = &c->tables};
 
 	outermost_first(c);
-	r.in_use = !walked || c->in_use || place_at(c->session, arch_pc(&t->regs));
+	r.in_use = !walked || c->in_use || interrupted;
 	/* Who has no record may be just making one, in the code that it comes in by. */
 	if (!late_record_find(&r, t, c->count != 0)) {
 		*unwalked += !walked || c->count || c->unsure ||
@@ -412,7 +417,7 @@ static void catch_up_thread(struct catching *c, const struct stop_thread *t, siz
 	*unwalked += !walked || c->unsure || threads_is_in_routine(c->session, arch_pc(&t->regs));
 	if (!c->count)
 		return;
-	if (late_record_enter(&r, c->found, c->count) && run_late(c, &r))
+	if (late_record_enter(&r, c->found, c->count) && run_late(c, &r, interrupted))
 		++*threads;
 }
 

@@ -28,6 +28,7 @@ struct late_past {
 	uint64_t words[PAIR_WORDS];
 	struct began began[PAIR_HOME + PAIR_OTHER]; /* innermost first */
 	size_t count, back;			    /* of them the first `back` are taken back */
+	size_t size;				    /* bytes of `words` that are in use */
 	struct change *changes;
 	size_t change_count, change_room;
 };
@@ -85,18 +86,22 @@ bool late_past_begin(struct late_past *past, const struct late_record *r)
 		add(past, r, &record->home[i]);
 	for (size_t i = 0; i < PAIR_OTHER; i++)
 		add(past, r, &record->other[i]);
+	if (!past->count)
+		return false;
 	qsort(past->began, past->count, sizeof(*past->began), innermost_first);
-	memcpy(past->words, record->words, sizeof(past->words));
-	return past->count != 0;
+	past->size = r->tables->threads->used - offsetof(struct pair_record, words);
+	memcpy(past->words, record->words, past->size);
+	return true;
 }
 
 /* ------------------------------------------------------------------- words */
 
 /* Where in `words` an access is; false if it is none of one of them. */
-static bool place_of(const struct late_record *r, taddr_t address, size_t size, size_t *at)
+static bool place_of(const struct late_past *past, const struct late_record *r, taddr_t address,
+		     size_t size, size_t *at)
 {
 	*at = address - (r->at + offsetof(struct pair_record, words));
-	return *at < sizeof(uint64_t) * PAIR_WORDS && size && *at % 8 + size <= 8;
+	return *at < past->size && size && *at % 8 + size <= 8;
 }
 
 bool late_past_load(const struct late_past *past, const struct late_record *r, taddr_t address,
@@ -104,7 +109,7 @@ bool late_past_load(const struct late_past *past, const struct late_record *r, t
 {
 	size_t at;
 
-	if (!place_of(r, address, size, &at))
+	if (!place_of(past, r, address, size, &at))
 		return false;
 	memcpy(word, (const uint8_t *)past->words + at, size);
 	return true;
@@ -115,7 +120,7 @@ void late_past_store(struct late_past *past, const struct late_record *r, taddr_
 {
 	size_t at;
 
-	if (place_of(r, address, size, &at))
+	if (place_of(past, r, address, size, &at))
 		memcpy((uint8_t *)past->words + at, &word, size);
 }
 
@@ -127,7 +132,7 @@ bool late_past_take_back(struct late_past *past, const struct late_record *r, ta
 	size_t at;
 
 	/* Anything else is what only undoing itself needs. */
-	if (!place_of(r, address, size, &at))
+	if (!place_of(past, r, address, size, &at))
 		return true;
 	if (past->change_count == past->change_room) {
 		grown = realloc(past->changes, room * sizeof(*grown));

@@ -146,6 +146,16 @@ static bool find(const struct run *run, const struct arch_op *op, uint64_t key, 
 	return true;
 }
 
+/* Looked up once: others stand still. */
+static uint64_t own_process(struct tables *tables)
+{
+	const pid_t pid = target_pid(tables->target);
+
+	if (!tables->process)
+		tables->process = (uint64_t)task_own_id(pid, pid);
+	return tables->process;
+}
+
 static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, uint64_t *result,
 		  uint64_t *second)
 {
@@ -174,8 +184,7 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 		*result = run->record->own;
 		return true;
 	case ARCH_OP_PROCESS:
-		*result = (uint64_t)task_own_id(target_pid(run->record->tables->target),
-						target_pid(run->record->tables->target));
+		*result = own_process(run->record->tables);
 		return true;
 	default:
 		return false; /* what is not there */

@@ -122,6 +122,7 @@ struct tables {
 	uint64_t *keys;
 	uint32_t *owners;
 	struct pair_record *record; /* the one that was read last */
+	uint64_t process;	    /* the process's own id; 0: nobody has asked yet */
 };
 
 /*
