@@ -145,8 +145,8 @@ int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e);
 /*
  * All processes but `except` whose maps show the arena, as far as we may look. Our own process
  * does not count. *out is malloc'ed, NULL where there are none. DINST_OK, DINST_NO_MEMORY, or
- * DINST_FAILED if we cannot look for a reason of our own (no descriptor), DINST_BUSY if they come and go too
- * fast.
+ * DINST_FAILED if we cannot look for a reason of our own (no descriptor), DINST_BUSY. Who is born while others end
+ * may be missed: what must have all stops the family (family.c).
  */
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count);
 

@@ -91,7 +91,7 @@ int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e)
 	return has < 0 ? dinst_fail(e, has, "%s", why.text) : has;
 }
 
-enum { LISTINGS = 64 }; /* of all processes, until nobody has gone meanwhile (proc_looks) */
+enum { LISTINGS = 3 }; /* of all processes, while some have gone meanwhile (proc_looks) */
 
 /* Adds who has the arena and has not been looked at. *gone: some had ended by then. */
 static int list_sharers(const struct arena *a, pid_t except, struct proc_looks *looks,
@@ -134,9 +134,8 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	*count = 0;
 	if (a->mode != ARENA_SHARED)
 		return DINST_OK;
-	for (unsigned n = 0; status >= 0 && gone; n++)
-		status = n < LISTINGS ? list_sharers(a, except, &looks, &sharers, &gone)
-				      : DINST_BUSY;
+	for (unsigned n = 0; status >= 0 && gone && n < LISTINGS; n++)
+		status = list_sharers(a, except, &looks, &sharers, &gone);
 	proc_looks_release(&looks);
 	if (status < 0) {
 		proc_ids_release(&sharers);

@@ -223,7 +223,8 @@ static int find_groups(struct stop *s, bool *more, struct dinst_error *e)
 					  : 0;
 
 		if (error)
-			code = dinst_fail_errno(e, DINST_NO_MEMORY, -error,
+			code = dinst_fail_errno(e, error == -EAGAIN ? DINST_BUSY : DINST_NO_MEMORY,
+						-error,
 						"cannot look for processes that share the memory "
 						"of process %d",
 						(int)s->target->pid);

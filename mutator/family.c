@@ -43,7 +43,8 @@ struct family {
 	struct waiting *waiting;
 	size_t waiting_count, waiting_room;
 	struct pid_list
-		sharers; /* stopped, in the memory of one whose thread group is another one */
+		sharers,  /* stopped, in the memory of one whose thread group is another one */
+		suspects; /* no members, and may have been some while the target stood */
 	struct stop **stops;
 	size_t stop_count, stop_room;
 	struct stop_report report;
@@ -146,37 +147,41 @@ static int refuse_hidden(const struct session *s, pid_t pid, struct dinst_error 
  * 1, 0, or why it cannot be told. What we may not look at may be a member: then nothing may be freed.
  * What we cannot look at for a reason of our own (no descriptor, no memory) may be one, too.
  */
-static int look_at(const struct session *s, pid_t pid, bool *gone, struct dinst_error *e)
+static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
 {
 	struct dinst_error why = {0};
 	const int shares = family_shares(s, pid, &why);
 
-	*gone = shares == DINST_GONE;
-	if (shares >= 0 || *gone)
+	if (shares >= 0 || shares == DINST_GONE)
 		return shares > 0;
 	if (shares != DINST_NOT_PERMITTED)
 		return dinst_fail(e, DINST_BUSY, "%s; try again later", why.text);
 	return hidden_may_share(s->unseen, pid, s->target) ? refuse_hidden(s, pid, e) : 0;
 }
 
-static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
+static bool is_in(const struct pid_list *l, pid_t pid)
 {
-	bool gone;
-
-	return look_at(s, pid, &gone, e);
+	for (size_t i = 0; i < l->count; i++)
+		if (l->pids[i] == pid)
+			return true;
+	return false;
 }
 
 /*
- * Of one that is no member (any more): true if a member may have made it. Whom his parent has left is an ancestor's
- * of the target: so nobody else's child is.
+ * Of one that is no member (any more): true if a member may have made it, or one of whom that is true. Whom his
+ * parent has left is an ancestor's of the whole family: so nobody else's child is.
  */
 static bool may_have_been(const struct family *f, pid_t pid)
 {
+	const bool alive = target_alive(f->session->target);
 	struct proc_stat stat;
 
-	return proc_stat_read(pid, &stat) || stat.parent <= 1 ||
-	       !target_alive(f->session->target) || stopped_already(f, stat.parent) ||
-	       proc_descends(f->session->pid, stat.parent);
+	if (proc_stat_read(pid, &stat) || stat.parent <= 1 || stopped_already(f, stat.parent) ||
+	    is_in(&f->suspects, stat.parent) || proc_descends(pid, f->session->pid))
+		return true;
+	return (alive || f->stop_count) &&
+	       proc_descends(alive ? f->session->pid : target_pid(stop_target(f->stops[0])),
+			     stat.parent);
 }
 
 /* Those that /proc does not list: the first time all, then whoever was born since. */
@@ -202,13 +207,14 @@ static int look_for_unlisted(struct family *f, struct dinst_error *e)
 /* Who may have been a member, and is none, may have forked one that the listing has not told. */
 static int look_at_new(struct family *f, pid_t pid, struct dinst_error *e)
 {
-	bool gone = false;
-	const int member = look_at(f->session, pid, &gone, e);
+	const int member = is_member(f->session, pid, e);
 
 	if (member > 0)
 		return stopped_already(f, pid) ? 0 : add_waiting(f, pid, e);
-	f->unsure = f->unsure || (f->listings && (gone || may_have_been(f, pid)));
-	return member;
+	if (member < 0 || !f->listings || !may_have_been(f, pid))
+		return member;
+	f->unsure = true;
+	return pids_add(&f->suspects, pid, e);
 }
 
 /*
@@ -423,6 +429,8 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 			return status;
 		w = f->waiting[--f->waiting_count];
 		status = is_still_member(f, &w, e);
+		if (!status)
+			status = pids_add(&f->suspects, w.pid, e);
 		if (status < 0)
 			return status;
 	}
@@ -513,7 +521,8 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	int status;
 
 	family_release(s);
-	f->looked_at.count = f->looked_at.known = f->waiting_count = f->sharers.count = 0;
+	f->looked_at.count = f->looked_at.known = f->waiting_count = f->sharers.count =
+		f->suspects.count = 0;
 	f->listings = 0;
 	f->births = -1;
 	/* The costly look at everybody happens while the target runs. */
@@ -577,6 +586,7 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 		close(f.births_fd);
 	free(f.waiting);
 	free(f.sharers.pids);
+	free(f.suspects.pids);
 	free(f.stops);
 	return status;
 }

@@ -43,7 +43,7 @@ static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned millisecon
 		result->restored += own.restored;
 		result->arenas += own.arenas;
 		result->unknown_tails += own.unknown_tails;
-		if (own.others)
+		if (own.others && target_alive(t))
 			result->others = own.others;
 		if (own.stop_ns > result->stop_ns)
 			result->stop_ns = own.stop_ns;

@@ -109,7 +109,7 @@ static int clean(struct target *t, uint64_t deadline, struct detach_result *resu
 	if (late.stop_ns > result->stop_ns)
 		result->stop_ns = late.stop_ns;
 	result->left += status < 0 ? 1 : late.arenas_left;
-	if (late.others)
+	if (late.others && target_alive(t))
 		result->others = late.others;
 	return status;
 }

@@ -381,7 +381,7 @@ static int clean_descendant(pid_t pid, bool program, uint64_t deadline, struct l
 	clean_halves(&child, deadline, &own, &ignored);
 	if (target_alive(child.target))
 		result->arenas_left += own.arenas_left;
-	if (own.others)
+	if (own.others && target_alive(child.target))
 		result->others = own.others;
 	if (own.stop_ns > result->stop_ns)
 		result->stop_ns = own.stop_ns;

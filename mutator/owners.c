@@ -38,6 +38,15 @@ bool owners_inherited(pid_t pid, pid_t target, bool runs)
 	return runs || proc_descends(pid, target);
 }
 
+/* Of one without memory: false where it is seen to come of nobody who comes of the target. */
+static bool may_have_left(pid_t pid, pid_t target)
+{
+	struct proc_stat stat;
+
+	return proc_stat_read(pid, &stat) || stat.parent <= 1 || proc_descends(pid, target) ||
+	       proc_descends(target, stat.parent);
+}
+
 static int look_at_process(struct owners *o, pid_t pid, pid_t target, bool *gone,
 			   struct dinst_error *e)
 {
@@ -47,7 +56,7 @@ static int look_at_process(struct owners *o, pid_t pid, pid_t target, bool *gone
 	int status = maps_read(pid, &m, &why);
 
 	/* Others' processes are none of ours; for want of descriptors nobody can be known. */
-	*gone |= status == DINST_GONE;
+	*gone = *gone || (status == DINST_GONE && may_have_left(pid, target));
 	if (status == DINST_GONE || status == DINST_NOT_PERMITTED)
 		return 0;
 	if (status)

@@ -61,6 +61,7 @@ static void test_removal(void **state)
 {
 	struct harness *h = *state;
 	struct session *s;
+	int freed = 0;
 
 	harness_start(h, "chain", NULL);
 	s = session_begin(h);
@@ -73,10 +74,14 @@ static void test_removal(void **state)
 		session_remove(s, id);
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
-		if (!s->queue_length)
+		if (!s->queue_length) {
 			expect_whole(h);
+			freed++;
+		}
 		end_chain(h);
 	}
+	/* Busy is an answer, too; but not mostly. */
+	assert_true(freed >= REMOVALS / 2);
 	session_flush_all(s);
 	session_end(s);
 	harness_end(h, 0);
