@@ -30,8 +30,9 @@ enum {
 
 struct base {
 	vaddr_t address;
-	bool jumped;   /* a jump right behind takes an entry and adds this address to it */
-	unsigned read; /* enum table_form: it has an entry at least */
+	bool jumped; /* a jump right behind takes an entry and adds this address to it */
+	/* Behind the last of its own entries that has been read, by form; 0: it has none. */
+	vaddr_t offsets_end, long_offsets_end;
 };
 
 struct table_bases {
@@ -105,7 +106,7 @@ static int add_base(struct table_bases *b, vaddr_t base, bool jumped, struct din
 		b->items = more;
 		b->room = room;
 	}
-	b->items[b->count++] = (struct base){base, jumped, 0};
+	b->items[b->count++] = (struct base){.address = base, .jumped = jumped};
 	return 0;
 }
 
@@ -273,11 +274,20 @@ static void mark_entry(struct flow *f, vaddr_t at, size_t width)
 		flow_mark(f, at + i, MARK_CONFLICT);
 }
 
+/* The table's own entries have been read up to `end`. */
+static void note_read(struct base *table, vaddr_t end, enum entry_form form)
+{
+	vaddr_t *known = form == ENTRY_LONG ? &table->long_offsets_end : &table->offsets_end;
+
+	if (end > *known)
+		*known = end;
+}
+
 /*
  * Reads the table at base number `index`, whose offsets count from `base`, and follows the
  * entries that lead into the function. Its own entries end where one leads
  * elsewhere or where somebody takes another table to start, at the latest; if
- * the first is one, `read` has the form: it is really a table. What is behind is more
+ * the first is one, it is really a table. What is behind is more
  * likely than not another table, read from the wrong base. But somebody may
  * compute an address inside a table for his own reasons, so what is behind
  * counts, too, up to the first entry that cannot be one, or up to where another
@@ -285,7 +295,7 @@ static void mark_entry(struct flow *f, vaddr_t at, size_t width)
  * that is sure, and what it leads to may be no code unless it looks like a block.
  */
 static int read_table(struct flow *f, struct table_bases *b, size_t index, vaddr_t base,
-		      enum entry_form form, bool behind, unsigned *read, struct dinst_error *e)
+		      enum entry_form form, bool behind, struct dinst_error *e)
 {
 	size_t size = 0, width = form == ENTRY_WORD || form == ENTRY_LONG ? 8 : 4;
 	const vaddr_t table = b->items[index].address;
@@ -311,8 +321,8 @@ static int read_table(struct flow *f, struct table_bases *b, size_t index, vaddr
 			mark_entry(f, at, width);
 		if (!mine || (!own && splits_known(f, target)))
 			continue;
-		if (own)
-			*read |= form == ENTRY_LONG ? TABLE_LONG_OFFSETS : TABLE_OFFSETS;
+		if (own && !behind)
+			note_read(&b->items[index], at + width, form);
 		flow_mark(f, target, MARK_LOOP | MARK_TABLE);
 		f->unsure = !own && !flow_begins_block(f, target);
 		r = flow_follow(f, target, e);
@@ -332,22 +342,18 @@ static int read_forms(struct flow *f, struct table_bases *b, size_t index, bool 
 {
 	vaddr_t table = b->items[index].address;
 	bool fixed = image_is_fixed(f->img);
-	unsigned read = 0;
-	int r = read_table(f, b, index, table, ENTRY_RELATIVE, behind, &read, e);
+	int r = read_table(f, b, index, table, ENTRY_RELATIVE, behind, e);
 
 	if (r == 0)
-		r = read_table(f, b, index, table, ENTRY_LONG, behind, &read, e);
+		r = read_table(f, b, index, table, ENTRY_LONG, behind, e);
 	if (r == 0 && fixed)
-		r = read_table(f, b, index, 0, ENTRY_WORD, behind, &read, e);
+		r = read_table(f, b, index, 0, ENTRY_WORD, behind, e);
 	if (r == 0 && fixed)
-		r = read_table(f, b, index, 0, ENTRY_HALF, behind, &read, e);
+		r = read_table(f, b, index, 0, ENTRY_HALF, behind, e);
 	b->looks += b->count;
 	for (size_t i = 0; i < b->count && r == 0 && !is_given_up(b); i++)
 		if (b->items[i].address != table && flow_contains(f, b->items[i].address))
-			r = read_table(f, b, index, b->items[i].address, ENTRY_RELATIVE, behind,
-				       &read, e);
-	if (!behind)
-		b->items[index].read |= read;
+			r = read_table(f, b, index, b->items[i].address, ENTRY_RELATIVE, behind, e);
 	return r;
 }
 
@@ -389,11 +395,16 @@ static int read_tables(struct flow *f, struct table_bases *b, struct dinst_error
 	return r;
 }
 
-bool flow_has_read(const struct flow *f, const struct table_bases *b, vaddr_t v, unsigned forms)
+bool flow_has_read(const struct flow *f, const struct table_bases *b, vaddr_t table,
+		   int64_t displacement, unsigned forms)
 {
-	const struct base *base = flow_look(f, b->count) ? base_at(b, v) : NULL;
+	const struct base *base = flow_look(f, b->count) ? base_at(b, table) : NULL;
+	const vaddr_t v = table + (vaddr_t)displacement;
 
-	return base && base->read & forms;
+	if (!base || v < table || displacement % 4)
+		return false;
+	return (forms & TABLE_OFFSETS && v < base->offsets_end) ||
+	       (forms & TABLE_LONG_OFFSETS && v < base->long_offsets_end && displacement % 8 == 0);
 }
 
 size_t flow_tables_read(const struct flow *f, const struct table_bases *b)
@@ -402,7 +413,7 @@ size_t flow_tables_read(const struct flow *f, const struct table_bases *b)
 
 	flow_look(f, b->count);
 	for (size_t i = 0; i < b->count; i++)
-		n += b->items[i].read != 0;
+		n += b->items[i].offsets_end || b->items[i].long_offsets_end;
 	return n;
 }
 

@@ -111,8 +111,17 @@ static vaddr_t computed_in(const struct addition *s, arch_regset reg, size_t at)
 	return 0;
 }
 
-/* True if all that the function ever puts into register `reg` are addresses of tables that are read. */
-static bool only_has_tables(const struct addition *s, arch_regset reg, unsigned forms)
+/* How far from what its registers say insns[at] loads, in bytes. */
+static int64_t displacement_of(const struct addition *s, size_t at)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+
+	return arch_memory_operands(&s->f->insns.items[at], m) ? m[0].offset : 0;
+}
+
+/* True if all that the function ever puts into register `reg` are addresses of tables that are read so far in. */
+static bool only_has_tables(const struct addition *s, arch_regset reg, int64_t displacement,
+			    unsigned forms)
 {
 	bool any = false;
 
@@ -127,7 +136,8 @@ static bool only_has_tables(const struct addition *s, arch_regset reg, unsigned 
 		arch_effects(insn, &reads, &writes);
 		if (!((writes | arch_changes(insn)) & reg))
 			continue;
-		if (!is_address_of(insn) || !flow_has_read(s->f, s->tables, insn->data_ref, forms))
+		if (!is_address_of(insn) ||
+		    !flow_has_read(s->f, s->tables, insn->data_ref, displacement, forms))
 			return false;
 		any = true;
 	}
@@ -138,17 +148,18 @@ static bool only_has_tables(const struct addition *s, arch_regset reg, unsigned 
 static bool loads_read_entry(const struct addition *s, size_t at, unsigned forms)
 {
 	const struct arch_insn *insn = &s->f->insns.items[at];
+	const int64_t displacement = displacement_of(s, at);
 
 	if (!s->tables)
 		return false;
-	if (insn->data_ref && flow_has_read(s->f, s->tables, insn->data_ref, forms))
+	if (insn->data_ref && flow_has_read(s->f, s->tables, insn->data_ref, 0, forms))
 		return true;
 	for (arch_regset rest = flow_address_registers(insn); rest; rest &= rest - 1) {
 		arch_regset reg = rest & -rest;
 		vaddr_t table = computed_in(s, reg, at);
 
-		if (table ? flow_has_read(s->f, s->tables, table, forms)
-			  : only_has_tables(s, reg, forms))
+		if (table ? flow_has_read(s->f, s->tables, table, displacement, forms)
+			  : only_has_tables(s, reg, displacement, forms))
 			return true;
 	}
 	return false;
@@ -171,16 +182,20 @@ static bool is_written_between(const struct flow *f, size_t lo, size_t hi, arch_
 
 /*
  * True if what insns[at] loads with the help of `base` (0: unknown) is an entry of the table that begins
- * there: hand-written code finds tables by their distance from a place in the code.
+ * there: hand-written code finds tables by their distance from a place in the code, or from another table.
  */
 static bool begins_there(const struct addition *s, size_t at, vaddr_t base)
 {
-	struct arch_memory m[ARCH_MEMORY_MAX];
+	const int64_t displacement = displacement_of(s, at);
+	unsigned forms = TABLE_OFFSETS;
 	size_t size;
 
-	if (!arch_memory_operands(&s->f->insns.items[at], m) || !m[0].offset)
+	if (!displacement)
 		return true;
-	return base && !image_code(s->f->img, base, &size);
+	if (loads_word(&s->f->insns.items[at]))
+		forms |= TABLE_LONG_OFFSETS;
+	return base && s->tables && !image_code(s->f->img, base, &size) &&
+	       flow_has_read(s->f, s->tables, base, displacement, forms);
 }
 
 /*

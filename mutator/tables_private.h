@@ -24,8 +24,9 @@ enum table_form {
 	TABLE_LONG_OFFSETS = 1 << 1, /* offsets of 64 bits from the table itself */
 };
 struct table_bases;
-/* True if the table at v has been read, in one of the forms. */
-bool flow_has_read(const struct flow *f, const struct table_bases *b, vaddr_t v, unsigned forms);
+/* True if, in one of the forms, an entry of the table's own has been read that begins `displacement` bytes in it. */
+bool flow_has_read(const struct flow *f, const struct table_bases *b, vaddr_t table,
+		   int64_t displacement, unsigned forms);
 /* How many tables have been. */
 size_t flow_tables_read(const struct flow *f, const struct table_bases *b);
 

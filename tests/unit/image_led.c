@@ -60,6 +60,17 @@ static void test_led_on_from_afar(void **state)
 			fail_msg("%s counts as resolved", names[i]);
 }
 
+/* fear C4: a displacement that leads out of the table that has been read */
+static void test_beyond(void **state)
+{
+	static const char *const names[] = {"l_beyond", "l_in_front", "l_half", "l_beyond_loop"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!is_unresolved(names[i]))
+			fail_msg("%s counts as resolved", names[i]);
+}
+
 /* fear C4: where nothing of the function's own is computed the address is put aside all the same, or comes by two ways */
 static void test_without_bases(void **state)
 {
@@ -110,6 +121,7 @@ int main(void)
 		cmocka_unit_test(test_led_on_from_afar),
 		cmocka_unit_test(test_computed_above),
 		cmocka_unit_test(test_without_bases),
+		cmocka_unit_test(test_beyond),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

@@ -300,6 +300,45 @@
 	jump_by	%r8
 	cases_of l_given
 
+	/* An entry of the second table, whose offsets count from the first: a displacement leads there. */
+	function l_beyond
+	push	%rbx
+	lea	l_beyond_first(%rip), %r8
+	movslq	(beyond - l_beyond_first)(%r8,%rdi,4), %rcx
+	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_beyond
+	.section .rodata
+beyond:	.long	l_beyond_3 - l_beyond_first, l_beyond_4 - l_beyond_first
+	.quad	0x7fffffff7fffffff
+	.text
+
+	/* ... in front of the first, at half of an entry, or from a register that has nothing but the first. */
+	function l_in_front
+	push	%rbx
+	lea	l_in_front_second(%rip), %r8
+	movslq	-16(%r8,%rdi,4), %rcx
+	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_in_front
+
+	function l_half
+	push	%rbx
+	lea	l_half_first(%rip), %r8
+	movslq	2(%r8,%rdi,4), %rcx
+	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_half
+
+	function l_beyond_loop
+	lea	l_beyond_loop_first(%rip), %r8
+1:	dec	%esi
+	jnz	1b
+	movslq	(l_beyond_loop_second - l_beyond_loop_first)(%r8,%rdi,4), %rcx
+	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_beyond_loop
+
 	/* Before a switch, one of whose cases jumps by it: \how is done on one of two ways. */
 	.macro	led_before name, how:vararg
 	function \name
