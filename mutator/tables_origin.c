@@ -101,22 +101,30 @@ static size_t ways_to(const struct flow *f, size_t at, size_t *from)
 
 static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps);
 
-/* The same for all the ways by which control comes to insns[at]. */
+static bool is_led_to_by_table(const struct flow *f, size_t at)
+{
+	return flow_marks(f, f->insns.items[at].address) & MARK_TABLE;
+}
+
+/* The same for all the branches by which control comes to insns[at]: false if a table may lead there, too. */
 static bool was_loaded_before(struct search *s, arch_regset wanted, size_t at, unsigned steps)
 {
 	size_t from[WAYS_MAX], n = ways_to(s->f, at, from);
 	enum seen seen = enter_join(s, at, wanted);
+	const bool changed = s->changed;
 
 	/* Then unchanged, perhaps. */
 	if (seen == SEEN_BEFORE && s->changed)
 		s->entries |= LOADED_ODD;
 	if (seen == SEEN_BEFORE)
 		return true;
-	if (seen == SEEN_TOO_MANY || n == 0 || n > WAYS_MAX)
+	if (seen == SEEN_TOO_MANY || n == 0 || n > WAYS_MAX || is_led_to_by_table(s->f, at))
 		return false;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		if (!was_loaded(s, wanted, from[i], steps + 1))
 			return false;
+		s->changed = changed;
+	}
 	return true;
 }
 
@@ -132,6 +140,9 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 
 		if (!flow_is_run_into(s->f, at))
 			return was_loaded_before(s, wanted, at, steps);
+		if ((is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0})) &&
+		    !was_loaded_before(s, wanted, at, steps))
+			return false;
 		def = &s->f->insns.items[--at];
 		if (arch_is_call(def))
 			return false;
@@ -224,11 +235,6 @@ static enum origin give_up(struct search *s, arch_regset wanted)
 {
 	s->lost |= s->f->inner_bases && !(wanted && only_has_addresses(s, wanted));
 	return ORIGIN_WHOLE;
-}
-
-static bool is_led_to_by_table(const struct flow *f, size_t at)
-{
-	return flow_marks(f, f->insns.items[at].address) & MARK_TABLE;
 }
 
 /* By any of the function's indirect jumps, in whatever guise. */

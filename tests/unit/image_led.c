@@ -71,6 +71,15 @@ static void test_beyond(void **state)
 			fail_msg("%s counts as resolved", names[i]);
 }
 
+/* fear C4: another way to the sum, past the load of the entry, brings what has not been read */
+static void test_other_way(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("l_other_way"));
+	assert_true(is_unresolved("l_other_case"));
+	assert_false(is_unresolved("l_same_way"));
+}
+
 /* fear C4: where nothing of the function's own is computed the address is put aside all the same, or comes by two ways */
 static void test_without_bases(void **state)
 {
@@ -122,6 +131,7 @@ int main(void)
 		cmocka_unit_test(test_computed_above),
 		cmocka_unit_test(test_without_bases),
 		cmocka_unit_test(test_beyond),
+		cmocka_unit_test(test_other_way),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

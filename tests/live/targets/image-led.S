@@ -339,6 +339,52 @@ beyond:	.long	l_beyond_3 - l_beyond_first, l_beyond_4 - l_beyond_first
 	jmp	*%rcx
 	cases_of l_beyond_loop
 
+	/* Between the load and the sum comes a way that has loaded what nobody has read. */
+	function l_other_way
+	push	%rbx
+	lea	l_other_way_first(%rip), %r8
+	movslq	(%rdx,%rdi,4), %rcx
+	test	%edi, %edi
+	js	1f
+	movslq	(%r8,%rdi,4), %rcx
+1:	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_other_way
+
+	/* ... by a case of another switch, after which the sum is made. */
+	function l_other_case
+	push	%rbx
+	lea	l_other_case_first(%rip), %r8
+	lea	l_other_case_cases(%rip), %r9
+	movslq	(%rdx,%rdi,4), %rcx
+	movslq	(%r9,%rsi,4), %rax
+	add	%r9, %rax
+	jmp	*%rax
+l_other_case_5:
+	movslq	(%r8,%rdi,4), %rcx
+l_other_case_6:
+	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_other_case
+	.section .rodata
+	.p2align 4
+l_other_case_cases:
+	.long	l_other_case_5 - l_other_case_cases, l_other_case_6 - l_other_case_cases
+	.quad	0x7fffffff7fffffff
+	.text
+
+	/* By both ways it is an entry of the table. */
+	function l_same_way
+	push	%rbx
+	lea	l_same_way_first(%rip), %r8
+	movslq	4(%r8), %rcx
+	test	%edi, %edi
+	js	1f
+	movslq	(%r8,%rdi,4), %rcx
+1:	add	%r8, %rcx
+	jmp	*%rcx
+	cases_of l_same_way
+
 	/* Before a switch, one of whose cases jumps by it: \how is done on one of two ways. */
 	.macro	led_before name, how:vararg
 	function \name
