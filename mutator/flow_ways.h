@@ -64,8 +64,8 @@ static inline long flow_ways_next(const struct flow *f, long at)
 
 /*
  * Looks at one instruction, or at something like it, to find out where all the indirect
- * jumps of one function may lead: a second or so. Of 200,000 functions the one that takes
- * most, in libc, takes 17,497: about a thousandth.
+ * jumps of one function may lead: a second or so. The function that takes most, in
+ * libLLVM, takes about 640,000 of these 16.7 million.
  */
 #define FLOW_LOOKS_MOST (UINT64_C(1) << 24)
 
