@@ -5,7 +5,7 @@
  *   values_row()     all there is to know of one instance now, for `read`
  *   values_sample()  the few numbers that change, for histories
  *
- * Nothing here stops or changes the target.
+ * Nothing here stops the target, nor changes more there than which keys have a place in a vector's table.
  */
 #ifndef DINST_MUTATOR_VALUES_H
 #define DINST_MUTATOR_VALUES_H

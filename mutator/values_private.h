@@ -37,7 +37,8 @@ void values_vector_release(struct vector *v);
 
 /*
  * values_running.c: to each element what it has from timers that run now. Where a key has none, since
- * it gets its place when a timer stops, it is appended, or goes to that of keys without a place.
+ * it gets its place when a timer stops, it is appended, or goes to that of keys without a place. Reading gives no
+ * key a place: many a forked child never stops what it inherits.
  */
 int values_add_running(const struct instance *i, struct vector *out, struct dinst_error *e);
 

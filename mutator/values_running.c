@@ -107,6 +107,23 @@ int values_add_running(const struct instance *i, struct vector *out, struct dins
 	return status < 0 ? status : a.status;
 }
 
+/*
+ * Which element goes on having what was read of this one: a key without a place is given the one in which what its
+ * timer measures will be when it stops.
+ */
+static unsigned lasting_number(const struct instance *i, const struct vector *v,
+			       const struct element *element)
+{
+	const struct variable *table = instance_source(i)->table;
+
+	if (element->number == ELEMENT_NO_NUMBER)
+		return variable_element_of(table, element->key);
+	/* That of keys without a place is one as soon as one of them is counted. */
+	if (element->other && !v->full)
+		return variable_element_of(table, UINT64_MAX);
+	return element->number;
+}
+
 int values_keep_running(struct instance *i, struct dinst_error *e)
 {
 	struct vector v;
@@ -118,9 +135,12 @@ int values_keep_running(struct instance *i, struct dinst_error *e)
 	status = values_vector(i, &v, e);
 	if (status < 0)
 		return status;
-	for (size_t k = 0; k < v.count; k++)
-		if (v.elements[k].number < i->base_count)
-			i->bases[v.elements[k].number].value += v.elements[k].value.value;
+	for (size_t k = 0; k < v.count; k++) {
+		const unsigned number = lasting_number(i, &v, &v.elements[k]);
+
+		if (number < i->base_count)
+			i->bases[number].value += v.elements[k].value.value;
+	}
 	values_vector_release(&v);
 	return 0;
 }
@@ -136,9 +156,13 @@ static int read_all(struct instance *i, struct variable *v, int64_t *values, str
 	status = values_vector(i, &vector, e);
 	if (status < 0)
 		return status;
-	for (size_t k = 0; k < vector.count; k++)
-		if (vector.elements[k].number < v->elements)
-			values[vector.elements[k].number] = vector.elements[k].value.value;
+	for (size_t k = 0; k < vector.count; k++) {
+		const unsigned number = lasting_number(i, &vector, &vector.elements[k]);
+
+		/* That of keys without a place may be there already. */
+		if (number < v->elements)
+			values[number] += vector.elements[k].value.value;
+	}
 	values_vector_release(&vector);
 	return 0;
 }

@@ -170,6 +170,31 @@ static int make_table(struct variable *v, struct place *p, struct dinst_error *e
 	return 0;
 }
 
+unsigned variable_element_of(const struct variable *table, uint64_t key)
+{
+	const size_t places = table->elements;
+	struct arch_table *t = NULL;
+	size_t at = arch_table_hash(key, log2_of(table->elements));
+
+	if (table->word && table->word_place->arena->mode == ARENA_SHARED)
+		t = heap_map(table->word_place->heap, table->word,
+			     sizeof(*t) + places * sizeof(t->keys[0]));
+	if (!t)
+		return table->elements;
+	for (unsigned n = 0; n < ARCH_TABLE_PROBE && key != UINT64_MAX;
+	     n++, at = (at + 1) % places) {
+		uint64_t there = 0;
+
+		/* Code of the target looks for places meanwhile. */
+		if (__atomic_compare_exchange_n(&t->keys[at], &there, key + 1, false,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+		    there == key + 1)
+			return (unsigned)at;
+	}
+	__atomic_fetch_add(&t->full, 1, __ATOMIC_RELAXED);
+	return table->elements;
+}
+
 /* What is one for all places; it goes to the first that needs it. */
 static int make_shared(struct variable *v, struct place *p, struct dinst_error *e)
 {

@@ -168,6 +168,12 @@ int64_t variable_quantile(const struct variable_value *value, double q);
 int variable_keys(struct session *s, const struct variable *table, uint64_t **keys, bool **used,
 		  size_t *count, uint64_t *full, struct dinst_error *e);
 
+/*
+ * The number of the element for a key of a TABLE that is in a shared arena, which is given a place as code
+ * that runs does it; where there is none that is counted, and it is the number of the last element.
+ */
+unsigned variable_element_of(const struct variable *table, uint64_t key);
+
 /* -------------------------------------------------------------- time */
 
 /*

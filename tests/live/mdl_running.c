@@ -224,6 +224,37 @@ static void expect_whole(struct harness *h, const char *what, unsigned whole, un
 		fail_msg("%s: %ld ns, of %ld to %ld", what, (long)sum, (long)before, (long)after);
 }
 
+/* A scalar, vectors of threads and of processes, and the scalar once more, inserted one after the other. */
+struct later {
+	unsigned first, threads, processes, last;
+};
+
+static struct later insert_later(struct harness *h, const char *focus)
+{
+	struct later l;
+
+	l.first = mdl_insert(h, "wall_inclusive", focus);
+	l.threads = mdl_insert(h, "wall_inclusive", focus, "/Process/*");
+	l.processes = mdl_insert(h, "wall_inclusive", focus, "/Machine/*");
+	l.last = mdl_insert(h, "wall_inclusive", focus);
+	return l;
+}
+
+/* What was inserted in between has measured for less time than the first, and for more than the last. */
+static void expect_later(struct harness *h, const char *what, const struct later *l)
+{
+	const unsigned vectors[] = {l->threads, l->processes};
+
+	for (int k = 0; k < 2; k++) {
+		const int64_t least = mdl_value(h, l->last), sum = sum_of(h, vectors[k]),
+			      most = mdl_value(h, l->first);
+
+		if (sum < least - 1000000 || sum > most + 1000000)
+			fail_msg("%s, vector %d: %ld ns, of %ld to %ld", what, k, (long)sum,
+				 (long)least, (long)most);
+	}
+}
+
 static const char *process_of(long pid)
 {
 	static char text[40];
@@ -248,7 +279,7 @@ static void expect_alone(struct harness *h, const char *what, unsigned one, unsi
 
 /*
  * fear G1: a thread forks within a function, and both stay there: what runs by now is told for each process and
- * each thread, also of those that have not stopped anything yet.
+ * each thread, also of those that have not stopped anything yet; what is inserted then has nothing of before.
  */
 static void test_forked(void **state)
 {
@@ -256,6 +287,7 @@ static void test_forked(void **state)
 	struct harness *h = *state;
 	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
 	unsigned whole, threads, processes, one;
+	struct later later;
 	const char *line;
 	long child;
 
@@ -276,10 +308,54 @@ static void test_forked(void **state)
 	assert_true(part_of(h, threads, child) >= PAUSE_MS * 1000000ll);
 	assert_true(part_of(h, processes, child) >= PAUSE_MS * 1000000ll);
 	assert_true(part_of(h, processes, h->pid) >= PAUSE_MS * 1000000ll);
+	later = insert_later(h, focus);
+	expect_later(h, "inserted later", &later);
 	assert_string_equal(mdl_ask(h, "join"), "done");
+	expect_later(h, "inserted later, in the end", &later);
 	expect_whole(h, "threads in the end", whole, threads);
 	expect_whole(h, "processes in the end", whole, processes);
 	expect_alone(h, "the process in the end", one, processes, h->pid);
+	mdl_end(h);
+}
+
+/*
+ * fear K3: what is above its limit is switched off while a forked child runs what it inherited: what that had
+ * measured by then stays in the value, and nothing is added when it stops.
+ */
+static void test_forked_limit(void **state)
+{
+	static const char *const of[] = {"/Process/*", "/Machine/*"};
+	static const char focus[] = "/Code/mdl_threads/work_3";
+	struct harness *h = *state;
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
+	int64_t value[2] = {0}, part[2] = {0};
+	unsigned id[2];
+	long child;
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	for (int k = 0; k < 2; k++)
+		id[k] = mdl_insert(h, "wall_inclusive", focus, of[k], "--limit", "0.01");
+	mdl_insert(h, "wall_inclusive", "/Code/mdl_threads/leaf");
+	assert_int_equal(sscanf(mdl_ask(h, "fork"), "child %ld", &child), 1);
+	nanosleep(&pause, NULL);
+	for (int k = 0; k < 2; k++) {
+		assert_false(is_off(h, id[k]));
+		value[k] = sum_of(h, id[k]);
+		part[k] = part_of(h, id[k], child);
+	}
+	for (int n = 0; n < 400 && !(is_off(h, id[0]) && is_off(h, id[1])); n++)
+		assert_string_equal(mdl_ask(h, "go 20000"), "done");
+	for (int k = 0; k < 2; k++) {
+		assert_true(is_off(h, id[k]));
+		assert_true(part[k] >= PAUSE_MS * 1000000ll);
+		assert_true(sum_of(h, id[k]) >= value[k]);
+		assert_true(part_of(h, id[k], child) >= part[k]);
+		value[k] = sum_of(h, id[k]);
+	}
+	assert_string_equal(mdl_ask(h, "join"), "done");
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(sum_of(h, id[k]), value[k]);
 	mdl_end(h);
 }
 
@@ -354,6 +430,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_limit, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_again, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_forked, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_forked_limit, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_forked_of_one, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_ends, harness_setup, harness_teardown),

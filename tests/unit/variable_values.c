@@ -377,6 +377,38 @@ static void keys_by_place(void **state)
 	finish(&f);
 }
 
+/* A key gets its place where code looks for it, and keeps it; what finds none is counted. */
+static void place_for_a_key(void **state)
+{
+	enum { PLACES = 64, KEY = 4711 };
+	struct dinst_error e = {0};
+	struct arch_table *table;
+	struct variable *v;
+	struct fixture f;
+	size_t at;
+
+	(void)state;
+	start(&f);
+	v = variable_new("t", MDL_VOID, VARIABLE_TABLE, PLACES, &e);
+	assert_non_null(v);
+	assert_int_equal(variable_prepare(&f.session, v, &f.place[0], &e), 0);
+	table = heap_map(f.place[0].heap, variable_counter(v, &f.place[0]), 1);
+	at = arch_table_hash(KEY, (unsigned)table->shift);
+	table->keys[at] = 1 + 1;
+	assert_int_equal(variable_element_of(v, KEY), (at + 1) % PLACES);
+	assert_int_equal(table->keys[(at + 1) % PLACES], KEY + 1);
+	assert_int_equal(variable_element_of(v, KEY), (at + 1) % PLACES);
+	assert_int_equal(table->keys[(at + 2) % PLACES], 0);
+	assert_int_equal(table->full, 0);
+	for (size_t n = 0; n < ARCH_TABLE_PROBE; n++)
+		table->keys[(at + n) % PLACES] = n + 1;
+	assert_int_equal(variable_element_of(v, KEY), PLACES);
+	assert_int_equal(variable_element_of(v, UINT64_MAX), PLACES);
+	assert_int_equal(table->full, 2);
+	variable_unref(&f.session, v);
+	finish(&f);
+}
+
 /* A table of given keys has each of them where code looks for it, and no free place. */
 static void given_keys(void **state)
 {
@@ -531,6 +563,7 @@ int main(void)
 		cmocka_unit_test(totals_of_all_places),
 		cmocka_unit_test(levels_are_one_word),
 		cmocka_unit_test(keys_by_place),
+		cmocka_unit_test(place_for_a_key),
 		cmocka_unit_test(given_keys),
 		cmocka_unit_test(full_places_change_nothing),
 		cmocka_unit_test(ticks_are_ns),
