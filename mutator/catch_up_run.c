@@ -12,6 +12,7 @@
 #include "inject/proc.h"
 #include "inject/tasks.h"
 #include "mutator/catch_up.h"
+#include "mutator/variable.h"
 
 struct run {
 	const struct late_record *record;
@@ -119,31 +120,16 @@ static bool count(const struct run *run, taddr_t counter, uint64_t amount)
 	return false;
 }
 
-/* As emitted code does it: the place of the key from 1 on, given one if there is room; 0: none. */
 static bool find(const struct run *run, const struct arch_op *op, uint64_t key, uint64_t *place)
 {
 	const size_t places = (size_t)1 << op->immediate;
 	struct arch_table *table =
 		view(run, op->number, sizeof(*table) + places * sizeof(table->keys[0]));
-	size_t at = arch_table_hash(key, (unsigned)op->immediate);
 
-	*place = 0;
-	if (!table || op->immediate <= 0)
-		return table != NULL;
-	for (unsigned i = 0; i < ARCH_TABLE_PROBE && key != UINT64_MAX;
-	     i++, at = (at + 1) & (places - 1)) {
-		uint64_t there = __atomic_load_n(&table->keys[at], __ATOMIC_RELAXED);
-
-		if (!there && __atomic_compare_exchange_n(&table->keys[at], &there, key + 1, false,
-							  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			there = key + 1;
-		if (there == key + 1) {
-			*place = at + 1;
-			return true;
-		}
-	}
-	__atomic_fetch_add(&table->full, 1, __ATOMIC_RELAXED);
-	return true;
+	*place = table && op->immediate > 0
+			 ? variable_take_place(table, (unsigned)op->immediate, key)
+			 : 0;
+	return table != NULL;
 }
 
 /* Looked up once: others stand still. */

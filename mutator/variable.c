@@ -170,29 +170,35 @@ static int make_table(struct variable *v, struct place *p, struct dinst_error *e
 	return 0;
 }
 
-unsigned variable_element_of(const struct variable *table, uint64_t key)
+size_t variable_take_place(struct arch_table *table, unsigned bits, uint64_t key)
 {
-	const size_t places = table->elements;
-	struct arch_table *t = NULL;
-	size_t at = arch_table_hash(key, log2_of(table->elements));
+	const size_t places = (size_t)1 << bits;
+	size_t at = arch_table_hash(key, bits);
 
-	if (table->word && table->word_place->arena->mode == ARENA_SHARED)
-		t = heap_map(table->word_place->heap, table->word,
-			     sizeof(*t) + places * sizeof(t->keys[0]));
-	if (!t)
-		return table->elements;
 	for (unsigned n = 0; n < ARCH_TABLE_PROBE && key != UINT64_MAX;
-	     n++, at = (at + 1) % places) {
+	     n++, at = (at + 1) & (places - 1)) {
 		uint64_t there = 0;
 
 		/* Code of the target looks for places meanwhile. */
-		if (__atomic_compare_exchange_n(&t->keys[at], &there, key + 1, false,
+		if (__atomic_compare_exchange_n(&table->keys[at], &there, key + 1, false,
 						__ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
 		    there == key + 1)
-			return (unsigned)at;
+			return at + 1;
 	}
-	__atomic_fetch_add(&t->full, 1, __ATOMIC_RELAXED);
-	return table->elements;
+	__atomic_fetch_add(&table->full, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+unsigned variable_element_of(const struct variable *table, uint64_t key)
+{
+	struct arch_table *t = NULL;
+	size_t place;
+
+	if (table->word && table->word_place->arena->mode == ARENA_SHARED)
+		t = heap_map(table->word_place->heap, table->word,
+			     sizeof(*t) + table->elements * sizeof(t->keys[0]));
+	place = t ? variable_take_place(t, log2_of(table->elements), key) : 0;
+	return place ? (unsigned)place - 1 : table->elements;
 }
 
 /* What is one for all places; it goes to the first that needs it. */

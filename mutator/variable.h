@@ -169,6 +169,11 @@ int variable_keys(struct session *s, const struct variable *table, uint64_t **ke
 		  size_t *count, uint64_t *full, struct dinst_error *e);
 
 /*
+ * The place from 1 on of a key in a table of 2^bits places, given to it as emitted code does it (ARCH_OP_FIND) if
+ * there is room; 0, and counted in `full`: there is none.
+ */
+size_t variable_take_place(struct arch_table *table, unsigned bits, uint64_t key);
+/*
  * The number of the element for a key of a TABLE that is in a shared arena, which is given a place as code
  * that runs does it; where there is none that is counted, and it is the number of the last element.
  */
