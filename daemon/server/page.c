@@ -191,14 +191,17 @@ static void values_ready(void *arg)
 {
 	struct exchange *ex = arg;
 	struct session *se = session_named(ex->server, ex->session);
-	json_t *rows = json_array(), *row;
+	const struct snapshot *sn = se ? se->snapshot : NULL;
+	json_t *rows = json_array(), *row, *answer;
 	size_t index;
 
-	json_array_foreach(se && se->snapshot ? se->snapshot->rows : NULL, index, row)
+	json_array_foreach(sn ? sn->rows : NULL, index, row)
 		json_array_append_new(rows, short_row(row));
-	http_reply_json(ex, HTTP_OK,
-			json_pack("{s:o, s:b}", "rows", rows, "too_long",
-				  se && se->snapshot && se->snapshot->too_long));
+	answer = json_pack("{s:o, s:b}", "rows", rows, "too_long", sn && sn->too_long);
+	if (sn && sn->taken_ns)
+		json_object_set_new(answer, "taken_ms",
+				    json_integer((json_int_t)(sn->taken_ns / 1000000)));
+	http_reply_json(ex, HTTP_OK, answer);
 }
 
 static void start_values(struct exchange *ex)

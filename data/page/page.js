@@ -8,7 +8,7 @@
 const SECOND = 1000, CHARTS = 12, SERIES = 8, HEATS = 4, RATE_MS = 6000;
 const $ = (id) => document.getElementById(id);
 const page = {
-	session: null, token: '', state: null, values: new Map(), last: new Map(), rates: new Map(),
+	session: null, token: '', state: null, values: new Map(), taken: undefined, last: new Map(), rates: new Map(),
 	recording: 0, tree: null, inside: null, busy: false, again: false, charts: new Map(), heats: new Map(),
 };
 
@@ -61,6 +61,7 @@ function turnTo(name) {
 	page.session = name;
 	for (const map of [page.values, page.last, page.rates, page.charts, page.heats])
 		map.clear();
+	page.taken = undefined;
 	page.recording = 0;
 	page.tree = null;
 	$('charts').replaceChildren();
@@ -120,11 +121,16 @@ function sayRate(row, rate) {
 	return (row.unit === 'bytes' ? bytes(rate) : number(rate)) + '/s';
 }
 
-/* Of every row, also of those that are not charted: which ones move most is seen from it. */
-function takeRates(rows) {
-	const now = performance.now(), values = new Map();
+/*
+ * Of every row, also of those that are not charted: which ones move most is seen from it. Values
+ * that were there already, since the mutator was not asked meanwhile, leave the rates as they are.
+ */
+function takeRates(rows, now) {
+	const values = new Map(), rates = new Map();
 
-	page.rates.clear();
+	if (now !== undefined && now === page.taken)
+		return;
+	page.taken = now;
 	for (const row of rows) {
 		if (typeof row.value !== 'number' || isLevel(row))
 			continue;
@@ -133,9 +139,12 @@ function takeRates(rows) {
 
 		values.set(row.id, [...before, {now, value: row.value}]);
 		if (first && now - first.now > SECOND / 2)
-			page.rates.set(row.id, (row.value - first.value) * 1000 / (now - first.now));
+			rates.set(row.id, (row.value - first.value) * 1000 / (now - first.now));
+		else if (page.rates.has(row.id))
+			rates.set(row.id, page.rates.get(row.id));
 	}
 	page.values = values;
+	page.rates = rates;
 }
 
 function showRows(rows) {
@@ -376,11 +385,11 @@ async function refreshOnce() {
 		if (!s) {
 			$('flame').hidden = true;
 		} else {
-			const {rows} = await ask(`api/values?session=${encodeURIComponent(page.session)}`);
+			const {rows, taken_ms} = await ask(`api/values?session=${encodeURIComponent(page.session)}`);
 			const to = Date.now(), span = Number($('span').value) * SECOND, from = span ? to - span : 0;
 
 			showTiles(s);
-			takeRates(rows);
+			takeRates(rows, taken_ms);
 			await showCharts(rows, from, to);
 			showRows(rows);
 			await showHeats(rows, from, to);

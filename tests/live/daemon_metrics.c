@@ -108,12 +108,22 @@ static void values_are_served(void **state)
 	still_well();
 }
 
+/* When the values of the session `base` were taken, or -1. */
+static long long taken_ms(void)
+{
+	const char name[] = "\"taken_ms\":";
+	const char *at = strstr(http("GET", "/api/values?session=base", "", ""), name);
+
+	return at ? strtoll(at + strlen(name), NULL, 10) : -1;
+}
+
 /* One that is at work is not waited for, and what it said last stands. */
 static void who_is_at_work_is_not_waited_for(void **state)
 {
 	enum { ASKED = 30 }; /* 0.4 s each */
 	int fd = raw_connect();
 	char line[300];
+	long long taken;
 
 	(void)state;
 	scrape_has("\ndinst_calls_total{");
@@ -124,6 +134,11 @@ static void who_is_at_work_is_not_waited_for(void **state)
 	for (int i = 0; i < 5; i++)
 		scrape_has("\ndinst_calls_total{");
 	assert_int_equal(status_of(http("GET", "/api/values?session=base", "", "")), 200);
+	/* of the same moment, whenever it is asked for */
+	taken = taken_ms();
+	assert_true(taken > 0);
+	nap_ms(600);
+	assert_int_equal(taken_ms(), taken);
 	scrape_has("dinst_session_age_seconds{session=\"base\"");
 	assert_non_null(strstr(http("GET", "/api/state", "", ""), "\"busy\":\"funcs\""));
 	for (int i = 0; i < ASKED; i++)
