@@ -116,6 +116,7 @@ static json_t *session_state(struct session *se)
 		json_object_set_new(row, "mutator_cpu_s", json_real(cpu));
 		json_object_set_new(row, "mutator_bytes", json_integer((json_int_t)memory));
 	}
+	json_object_set_new(row, "opened_ns", json_integer((json_int_t)se->opened_ns));
 	json_object_set_new(row, "asked_ns", json_integer((json_int_t)asked_ns));
 	if (sn && sn->taken_ns)
 		json_object_set_new(
@@ -198,6 +199,8 @@ static void values_ready(void *arg)
 	json_array_foreach(sn ? sn->rows : NULL, index, row)
 		json_array_append_new(rows, short_row(row));
 	answer = json_pack("{s:o, s:b}", "rows", rows, "too_long", sn && sn->too_long);
+	if (se)
+		json_object_set_new(answer, "opened_ns", json_integer((json_int_t)se->opened_ns));
 	if (sn && sn->taken_ns)
 		json_object_set_new(answer, "taken_ms",
 				    json_integer((json_int_t)(sn->taken_ns / 1000000)));

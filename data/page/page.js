@@ -8,7 +8,7 @@
 const SECOND = 1000, CHARTS = 12, SERIES = 8, HEATS = 4, RATE_MS = 6000;
 const $ = (id) => document.getElementById(id);
 const page = {
-	session: null, token: '', state: null, values: new Map(), taken: undefined, last: new Map(), rates: new Map(),
+	session: null, opened: undefined, token: '', state: null, values: new Map(), taken: undefined, last: new Map(), rates: new Map(),
 	recording: 0, tree: null, inside: null, busy: false, again: false, charts: new Map(), heats: new Map(),
 };
 
@@ -56,9 +56,13 @@ function showSessions(sessions) {
 	}));
 }
 
-/* Shows another session, or none: what is known of the last one is not taken for its. */
-function turnTo(name) {
+/*
+ * Shows another session, or none: what is known of the last one is not taken for its. One that was
+ * opened at another moment is another one, also under the same name.
+ */
+function turnTo(name, opened) {
 	page.session = name;
+	page.opened = opened;
 	for (const map of [page.values, page.last, page.rates, page.charts, page.heats])
 		map.clear();
 	page.taken = undefined;
@@ -374,9 +378,12 @@ async function refreshOnce() {
 		page.state = state;
 		$('version').textContent = state.version;
 		$('mode').textContent = state.read_only ? 'read-only' : 'changes take the token';
-		if (!sessions.some((s) => s.session === page.session))
-			turnTo(sessions.length ? sessions[0].session : null);
-		const s = sessions.find((one) => one.session === page.session);
+		const s = sessions.find((one) => one.session === page.session) || sessions[0];
+
+		if (!s)
+			turnTo(null);
+		else if (s.session !== page.session || s.opened_ns !== page.opened)
+			turnTo(s.session, s.opened_ns);
 
 		showSessions(sessions);
 		showEmpty(s ? '' : 'No program is attached to. In a shell: dinst attach TARGET, then dinst insert calls FUNCTION.');
@@ -385,7 +392,10 @@ async function refreshOnce() {
 		if (!s) {
 			$('flame').hidden = true;
 		} else {
-			const {rows, taken_ms} = await ask(`api/values?session=${encodeURIComponent(page.session)}`);
+			const {rows, taken_ms, opened_ns} = await ask(`api/values?session=${encodeURIComponent(page.session)}`);
+
+			if (opened_ns !== page.opened)
+				return;
 			const to = Date.now(), span = Number($('span').value) * SECOND, from = span ? to - span : 0;
 
 			showTiles(s);

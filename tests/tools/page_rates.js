@@ -11,7 +11,7 @@
 
 const {element, load, settle} = require('./page_world.js');
 const FUNCTIONS = 12, BEGIN = 10, END = 25, SELDOM = 5;
-let now = 0, tick = null, session = 'a', pause = 1;
+let now = 0, tick = null, session = 'a', opened = 1, begun = 0, late = false, pause = 1;
 const totals = new Array(FUNCTIONS).fill(0);
 let taken = {ms: 0, totals: [...totals]};
 
@@ -21,9 +21,9 @@ const row = (i) => ({id: i + 1, metric: 'calls', focus: `/Code/a/f${i}`, value: 
 
 function answerTo(path) {
 	if (path === 'api/state')
-		return {version: '', read_only: true, sessions: [{session, pid: 1, state: 'running'}]};
+		return {version: '', read_only: true, sessions: [{session, pid: 1, state: 'running', opened_ns: opened - late, mutator_cpu_s: (now - begun) / 4000}]};
 	if (path.startsWith('api/values'))
-		return {taken_ms: taken.ms, rows: totals.map((_, i) => row(i))};
+		return {taken_ms: taken.ms, opened_ns: opened, rows: totals.map((_, i) => row(i))};
 	if (path.startsWith('api/history'))
 		return {rows: path.match(/ids=([0-9,]*)/)[1].split(',').map((id) => ({
 			id: Number(id), style: 'EventCounter', start: 0, width_ns: 1e9, last_ns: 1e9, bins: new Array(6).fill(rateOf(Number(id) - 1)),
@@ -59,6 +59,28 @@ async function seldom() {
 		}
 }
 
+/*
+ * Detached, attached and inserted again between two looks, or between the two questions of one: the
+ * same name and numbers, another session.
+ */
+async function again() {
+	for (const between of [false, true]) {
+		opened++;
+		begun = now;
+		totals.fill(0);
+		late = between;
+		await second();
+		late = false;
+		if (between)
+			await second();
+		must(perSecond().every((text) => text === ''), `rates of what was detached: ${perSecond()}`);
+		await second();
+		ratesAre();
+		must(beside() === '25.0 %', `the mutator, which takes 25 % of a CPU, takes ${beside()}`);
+	}
+}
+
+const beside = () => element('tiles').children[5].children[1].children[0];
 const perSecond = () => element('rows').children.map((tr) => tr.children[4].children[0]);
 
 async function main() {
@@ -82,6 +104,7 @@ async function main() {
 	must(Math.abs(parseFloat(shown) * (shown.includes('k') ? 1000 : 1) - sum) < sum / 100, `${sum} calls a second are ${shown}`);
 
 	await seldom();
+	await again();
 	session = 'b';
 	await second();
 	must(perSecond().every((text) => text === ''), `rates of a session that was not looked at yet: ${perSecond()}`);
