@@ -573,3 +573,24 @@ int child_wait(pid_t child)
 	}
 	return info.si_code == CLD_EXITED ? info.si_status : -1;
 }
+
+int child_wait_until(pid_t child, uint64_t deadline)
+{
+	const long longest_ns = 5 * 1000000;
+	struct timespec pause = {0, 20 * 1000};
+	siginfo_t info;
+
+	for (;;) {
+		memset(&info, 0, sizeof(info));
+		if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid)
+			break;
+		if (clock_ns() >= deadline) {
+			kill(child, SIGKILL);
+			break;
+		}
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < longest_ns)
+			pause.tv_nsec *= 2;
+	}
+	return child_wait(child);
+}

@@ -308,5 +308,7 @@ bool target_warns_of_uprobes(pid_t pid, struct target_check *check);
 
 /* Waits for the end of a child process of our own: its status, or -1 if a signal ended it. */
 int child_wait(pid_t child);
+/* The same of one that is killed, and then -1, if it has not ended at `deadline`, in ns of clock_ns(). */
+int child_wait_until(pid_t child, uint64_t deadline);
 
 #endif

@@ -222,7 +222,7 @@ int confine_take(int fd, void *bytes, size_t size, uint64_t deadline)
 	return 1;
 }
 
-/* Until the other side ends; false if it writes too much, or has not ended at the deadline. */
+/* Until the other side can write no more; false if it writes too much, or still can at the deadline. */
 static int collect(int fd, uint8_t **bytes, size_t most, size_t *size, uint64_t deadline)
 {
 	size_t room = 0;
@@ -253,9 +253,9 @@ static int collect(int fd, uint8_t **bytes, size_t most, size_t *size, uint64_t 
 }
 
 /* How confining itself went is in front of what it has to say: it cannot tell anybody else. */
-static int take_answer(const struct confined_work *w, int fd, uint8_t **bytes, size_t *size)
+static int take_answer(const struct confined_work *w, int fd, uint64_t deadline, uint8_t **bytes,
+		       size_t *size)
 {
-	const uint64_t deadline = clock_ns() + w->patience_ns;
 	static int told;
 	int error;
 
@@ -290,11 +290,14 @@ uint8_t *confine_run(const struct confined_work *w, size_t *size, int *forked)
 	}
 	close(ends[1]);
 	if (child > 0) {
+		const uint64_t deadline = clock_ns() + w->patience_ns;
+
 		*forked = 1;
-		good = take_answer(w, ends[0], &bytes, size);
+		good = take_answer(w, ends[0], deadline, &bytes, size);
 		if (!good)
 			kill(child, SIGKILL);
-		good = child_wait(child) == 0 && good;
+		/* That nobody can write any more does not say that it ends. */
+		good = child_wait_until(child, deadline) == 0 && good;
 	}
 	close(ends[0]);
 	if (!good) {

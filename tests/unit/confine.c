@@ -58,6 +58,17 @@ static void die(const void *arg, int fd)
 	_exit(3);
 }
 
+/* Whoever reads sees the end, and that is not this one's. */
+static void go_on(const void *arg, int fd)
+{
+	(void)arg;
+	if (!confine_write(fd, "x", 1))
+		_exit(1);
+	close(fd);
+	for (;;)
+		sched_yield();
+}
+
 static uint8_t *run(void (*work)(const void *, int), const char *text, size_t most, size_t *size)
 {
 	const struct confined_work w = {.what = "a test is done",
@@ -117,6 +128,17 @@ static void test_little_by_little(void **state)
 	assert_int_equal(waitpid(child, NULL, 0), child);
 	close(pair[0]);
 	close(pair[1]);
+}
+
+/* fear L1: who gives away what he answers with and goes on does not hold anybody up */
+static void test_answered_and_stays(void **state)
+{
+	const uint64_t begin = clock_ns();
+	size_t size;
+
+	(void)state;
+	assert_null(run(go_on, NULL, 100, &size));
+	assert_true(clock_ns() - begin < LATE_NS);
 }
 
 /* fear L1: who does not read what he is asked does not hold anybody up */
@@ -206,6 +228,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_little_by_little),
+		cmocka_unit_test(test_answered_and_stays),
 		cmocka_unit_test(test_nobody_reads),
 		cmocka_unit_test(test_without_filter),
 	};
