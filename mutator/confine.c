@@ -164,32 +164,41 @@ int confine_write(int fd, const void *bytes, size_t size)
 	return 1;
 }
 
-/* False at the deadline; signals do not put it off. */
-static int is_ready(int fd, short events, uint64_t deadline)
+/*
+ * False at the deadline; signals do not put it off. Who comes after it, since he was stopped or had no
+ * processor, finds what was there in time: `*late` is how often he may, for a child may go on.
+ */
+static int is_ready(int fd, short events, uint64_t deadline, int *late)
 {
 	struct pollfd p = {fd, events, 0};
-	uint64_t now;
 
-	while (deadline && (now = clock_ns()) < deadline) {
-		const uint64_t ms = (deadline - now) / 1000000 + 1;
-		const int n = poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX);
+	while (deadline) {
+		const uint64_t now = clock_ns();
+		const uint64_t ms = now < deadline ? (deadline - now) / 1000000 + 1 : 0;
+		int n;
 
-		if (n > 0)
+		if (!ms && !*late)
+			return 0;
+		n = poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX);
+		if (n > 0) {
+			*late -= !ms;
 			return 1;
-		if (n < 0 && errno != EINTR)
+		}
+		if (n < 0 ? errno != EINTR : !ms)
 			return 0;
 	}
-	return !deadline;
+	return 1;
 }
 
 int confine_send(int fd, const void *bytes, size_t size, uint64_t deadline)
 {
 	const uint8_t *p = bytes;
+	int late = 0; /* nobody would wait for what is answered */
 
 	while (size) {
 		ssize_t n;
 
-		if (!is_ready(fd, POLLOUT, deadline))
+		if (!is_ready(fd, POLLOUT, deadline, &late))
 			return 0;
 		n = send(fd, p, size, MSG_NOSIGNAL | (deadline ? MSG_DONTWAIT : 0));
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
@@ -205,11 +214,12 @@ int confine_send(int fd, const void *bytes, size_t size, uint64_t deadline)
 int confine_take(int fd, void *bytes, size_t size, uint64_t deadline)
 {
 	uint8_t *to = bytes;
+	int late = 1;
 
 	while (size) {
 		ssize_t n;
 
-		if (!is_ready(fd, POLLIN, deadline))
+		if (!is_ready(fd, POLLIN, deadline, &late))
 			return 0;
 		n = read(fd, to, size);
 		if (n < 0 && errno == EINTR)
@@ -227,6 +237,7 @@ static int collect(int fd, uint8_t **bytes, size_t most, size_t *size, uint64_t 
 {
 	size_t room = 0;
 	ssize_t n = 1;
+	int late = 2; /* all that is in the pipe, and that it is all */
 
 	while (n) {
 		if (*size == room) {
@@ -241,7 +252,7 @@ static int collect(int fd, uint8_t **bytes, size_t most, size_t *size, uint64_t 
 				return 0;
 			*bytes = more;
 		}
-		if (!is_ready(fd, POLLIN, deadline))
+		if (!is_ready(fd, POLLIN, deadline, &late))
 			return 0;
 		n = read(fd, *bytes + *size, room - *size);
 		if (n < 0 && errno != EINTR)

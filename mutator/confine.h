@@ -59,6 +59,7 @@ int confine_write(int fd, const void *bytes, size_t size);
 /*
  * All of it, to or from a child: false if the other side has gone, or at `deadline`, in ns of
  * clock_ns(), however little by little it goes. confine_send() is for sockets. 0: there is none.
+ * What is there already confine_take() takes also after the deadline.
  */
 int confine_send(int fd, const void *bytes, size_t size, uint64_t deadline);
 int confine_take(int fd, void *bytes, size_t size, uint64_t deadline);

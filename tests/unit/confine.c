@@ -21,8 +21,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "inject/target.h"
@@ -130,6 +132,67 @@ static void test_little_by_little(void **state)
 	close(pair[1]);
 }
 
+/* fear L1: who could not look for a minute, stopped or without a processor, finds the answer that was there in time */
+static void test_looked_late(void **state)
+{
+	const uint64_t begin = clock_ns();
+	char taken[8];
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	assert_true(confine_write(pair[1], "answered", 8));
+	assert_true(confine_take(pair[0], taken, 8, begin - SOON_NS));
+	assert_memory_equal(taken, "answered", 8);
+	assert_false(confine_take(pair[0], taken, 1, begin - SOON_NS));
+	/* Not all of it was there. */
+	assert_true(confine_write(pair[1], "answer", 6));
+	assert_false(confine_take(pair[0], taken, 8, begin - SOON_NS));
+	assert_true(clock_ns() - begin < SOON_NS);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static void say_after_a_while(const void *arg, int fd)
+{
+	const uint64_t until = clock_ns() + SOON_NS / 2;
+
+	(void)arg;
+	while (clock_ns() < until)
+		sched_yield();
+	say("good", fd);
+}
+
+static void be_away(int number)
+{
+	const struct timespec long_enough = {2, 0};
+
+	(void)number;
+	nanosleep(&long_enough, NULL);
+}
+
+/* The same of all that is read: how the child is confined, what it says, that it says no more, its end. */
+static void test_away_meanwhile(void **state)
+{
+	const struct sigaction away = {.sa_handler = be_away};
+	const struct itimerval soon = {.it_value = {0, SOON_NS / 8 / 1000}}, none = {0};
+	struct itimerval whole;
+	struct sigaction before;
+	uint8_t *bytes;
+	size_t size;
+
+	(void)state;
+	assert_int_equal(sigaction(SIGALRM, &away, &before), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &soon, &whole), 0);
+	bytes = run(say_after_a_while, NULL, 100, &size);
+	assert_int_equal(setitimer(ITIMER_REAL, &none, NULL), 0);
+	assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &whole, NULL), 0);
+	assert_non_null(bytes);
+	assert_int_equal(size, 4);
+	free(bytes);
+}
+
 /* fear L1: who gives away what he answers with and goes on does not hold anybody up */
 static void test_answered_and_stays(void **state)
 {
@@ -228,6 +291,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_little_by_little),
+		cmocka_unit_test(test_looked_late),
+		cmocka_unit_test(test_away_meanwhile),
 		cmocka_unit_test(test_answered_and_stays),
 		cmocka_unit_test(test_nobody_reads),
 		cmocka_unit_test(test_without_filter),
