@@ -204,8 +204,8 @@ bool a64_effects_vector(uint32_t w, struct a64_insn *insn)
 		insn->reads |= SET_FLAGS;
 	if (makes_general(w))
 		insn->may_change = a64_set(a64_rd(w));
-	/* fccmp, and fjcvtzs, which says if it is exact. */
-	if ((w & 0xff200c10) == 0x1e200400 || (w & 0xfffffc00) == 0x1e7e0000)
+	/* fccmp, fccmpe, and fjcvtzs, which says if it is exact. */
+	if ((w & 0xff200c00) == 0x1e200400 || (w & 0xfffffc00) == 0x1e7e0000)
 		insn->may_change |= SET_FLAGS;
 	/* fcmp writes the flags and nothing else. */
 	if ((w & 0xff20fc07) == 0x1e202000)

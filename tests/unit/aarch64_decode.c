@@ -261,6 +261,7 @@ static void test_changes(void **state)
 		{0x9e620000, "scvtf d0, x0", 0, false},
 		{0x9e42ec00, "scvtf d0, x0, #5", 0, false},
 		{0x1e610400, "fccmp d0, d1, #0, eq", FLAGS, false},
+		{0x1e610410, "fccmpe d0, d1, #0, eq", FLAGS, false},
 		{0x1e602018, "fcmpe d0, #0.0", FLAGS, false},
 		{0x1e622820, "fadd d0, d1, d2", 0, false},
 		{0x1e620c20, "fcsel d0, d1, d2, eq", 0, false},
