@@ -97,24 +97,29 @@ static int setup(void **state)
 	return 0;
 }
 
+/* The first number of that name in the answer, or -1. */
+static long long answered(const char *path, const char *name)
+{
+	const char *at = strstr(http("GET", path, "", ""), name);
+
+	return at ? strtoll(at + strlen(name), NULL, 10) : -1;
+}
+
 static void values_are_served(void **state)
 {
+	long long opened;
+
 	(void)state;
 	expect_word("insert", "{\"session\":\"base\",\"metric\":\"calls\",\"focus\":[]}", "");
 	scrape_has("dinst_session_up{session=\"base\"");
 	scrape_has("\ndinst_calls_total{session=\"base\"");
 	assert_int_equal(insert("{\"session\":\"base\",\"metric\":\"calls\",\"focus\":[]}"), 200);
 	assert_int_equal(insert("{\"session\":\"base\",\"metric\":\"none\",\"focus\":[]}"), 409);
+	/* which session it is, both say alike */
+	opened = answered("/api/state", "\"opened_ns\":");
+	assert_true(opened > 0);
+	assert_int_equal(answered("/api/values?session=base", "\"opened_ns\":"), opened);
 	still_well();
-}
-
-/* When the values of the session `base` were taken, or -1. */
-static long long taken_ms(void)
-{
-	const char name[] = "\"taken_ms\":";
-	const char *at = strstr(http("GET", "/api/values?session=base", "", ""), name);
-
-	return at ? strtoll(at + strlen(name), NULL, 10) : -1;
 }
 
 /* One that is at work is not waited for, and what it said last stands. */
@@ -122,6 +127,7 @@ static void who_is_at_work_is_not_waited_for(void **state)
 {
 	enum { ASKED = 30 }; /* 0.4 s each */
 	int fd = raw_connect();
+	const char values[] = "/api/values?session=base";
 	char line[300];
 	long long taken;
 
@@ -133,12 +139,12 @@ static void who_is_at_work_is_not_waited_for(void **state)
 	nap_ms(600);
 	for (int i = 0; i < 5; i++)
 		scrape_has("\ndinst_calls_total{");
-	assert_int_equal(status_of(http("GET", "/api/values?session=base", "", "")), 200);
+	assert_int_equal(status_of(http("GET", values, "", "")), 200);
 	/* of the same moment, whenever it is asked for */
-	taken = taken_ms();
+	taken = answered(values, "\"taken_ms\":");
 	assert_true(taken > 0);
 	nap_ms(600);
-	assert_int_equal(taken_ms(), taken);
+	assert_int_equal(answered(values, "\"taken_ms\":"), taken);
 	scrape_has("dinst_session_age_seconds{session=\"base\"");
 	assert_non_null(strstr(http("GET", "/api/state", "", ""), "\"busy\":\"funcs\""));
 	for (int i = 0; i < ASKED; i++)
