@@ -60,8 +60,8 @@ struct flow {
 	struct insn_list insns; /* sorted by address, no overlaps */
 	struct insn_list odd;	/* reached by jumps into the middle of others */
 	size_t labels;		/* inner instructions whose address is stored or computed */
-	/* Addresses in the pieces, but for its start, or inside of other functions that it computes. */
-	size_t inner_bases;
+	size_t code_bases; /* addresses in the pieces, or inside of other functions, that it computes */
+	size_t inner_bases;	/* ... other than that of its start */
 	struct flow_ways *ways; /* what is found out on the side; NULL: nothing yet */
 	bool unsorted;
 	bool unsure;	   /* while building: what is reached now may be no code */

@@ -70,7 +70,10 @@ static bool is_inside_other(const struct flow *f, vaddr_t v)
 
 void flow_count_base(struct flow *f, vaddr_t v)
 {
-	f->inner_bases += is_inside_other(f, v) || (flow_contains(f, v) && !flow_starts_at(f, v));
+	const bool other = is_inside_other(f, v);
+
+	f->code_bases += other || flow_contains(f, v);
+	f->inner_bases += other || (flow_contains(f, v) && !flow_starts_at(f, v));
 }
 
 size_t flow_mark_labels(struct flow *f, const struct label_search *s, const struct arch_insn *insn,

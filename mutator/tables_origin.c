@@ -34,6 +34,7 @@ struct search {
 	bool unread;			  /* one may be of no table that has been read */
 	bool changed;			  /* what was loaded has been made something else since */
 	bool lost; /* the address may be anything: the way back ends too early */
+	bool mild; /* what has no part of an address of the function's own leads out of it */
 	struct join {
 		size_t at;
 		arch_regset wanted;
@@ -297,7 +298,7 @@ static enum origin loaded_whole(struct search *s, size_t at)
 	enum seen seen;
 	size_t found;
 
-	if (!loads_from_frame(&s->f->insns.items[at], &m))
+	if (s->mild || !loads_from_frame(&s->f->insns.items[at], &m))
 		return ORIGIN_WHOLE;
 	if (s->f->insns.items[at].flags & ARCH_INSN_FRAME)
 		return give_up(s, 0);
@@ -378,7 +379,8 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 
 		if (!flow_is_run_into(s->f, at))
 			return worse(others, trace_before(s, wanted, at, steps));
-		if (is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0}))
+		if (!s->mild &&
+		    (is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0})))
 			others = worse(others, trace_before(s, wanted, at, steps));
 		def = &s->f->insns.items[--at];
 		if (arch_is_call(def)) {
@@ -403,7 +405,7 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 		if (names_code(s->f, def))
 			return ORIGIN_ARITHMETIC;
 		/* An address that something is added to is another one. */
-		if (!flow_is_copy(def))
+		if (!s->mild && !flow_is_copy(def))
 			others = worse(others, ORIGIN_ARITHMETIC);
 		wanted = reads;
 	}
@@ -427,9 +429,13 @@ static bool is_lost(const struct flow *f, size_t at, const struct search *s)
 	return s->lost && f->insns.items[at].flow != ARCH_FLOW_RETURN;
 }
 
+/*
+ * Where no address of code is computed, or learnt, a pointer that was put aside, or untagged, is somebody
+ * else's: a tail call. That windows must do without knowing where it leads is flow_is_riddle()'s business.
+ */
 static bool is_switch(const struct flow *f, size_t at, const struct indirect *jump)
 {
-	struct search s = {.f = f};
+	struct search s = {.f = f, .mild = !f->code_bases};
 
 	return origin_of(&s, jump) != ORIGIN_WHOLE || is_lost(f, at, &s);
 }

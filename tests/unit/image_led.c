@@ -90,6 +90,18 @@ static void test_without_bases(void **state)
 	assert_true(is_unresolved("l_led_way"));
 }
 
+/* fear E5: a pointer that was untagged, counted on from, inverted, put aside or is one of two is called at the end */
+static void test_tail_calls(void **state)
+{
+	static const char *const names[] = {"l_tagged", "l_offset", "l_inverted", "l_slot"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (leaving(names[i]) != 1)
+			fail_msg("%s: its tail call is no exit", names[i]);
+	assert_int_equal(leaving("l_stack"), 2);
+}
+
 /* A table whose address is computed above a loop, or before a switch, is the one that is meant. */
 static void test_computed_above(void **state)
 {
@@ -132,6 +144,7 @@ int main(void)
 		cmocka_unit_test(test_without_bases),
 		cmocka_unit_test(test_beyond),
 		cmocka_unit_test(test_other_way),
+		cmocka_unit_test(test_tail_calls),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);
