@@ -60,21 +60,26 @@ static vaddr_t taken_from(const struct arch_insn *insn)
 		       : 0;
 }
 
-static bool goes_on(const struct arch_insn *insn)
+/* True if control goes on from insns[at] to the next one, and nowhere else. */
+static bool goes_on(const struct flow *f, size_t at)
 {
-	return insn->flow == ARCH_FLOW_NEXT && insn->address + insn->length == insn[1].address;
+	const struct arch_insn *insn = &f->insns.items[at];
+
+	return insn->flow == ARCH_FLOW_NEXT && at + 1 < f->insns.count &&
+	       insn->address + insn->length == insn[1].address;
 }
 
 /* The instruction that takes what the jump leads to from a table, for nothing else; NULL: there is none. */
 static const struct arch_insn *takes_entry(const struct flow *f, const struct indirect *jump)
 {
-	const struct arch_insn *first = f->insns.items, *insn = first + jump->before;
+	const struct arch_insn *insn = &f->insns.items[jump->before];
 	arch_regset reads, writes;
 
 	if (!jump->wanted)
 		return taken_from(insn) ? insn : NULL;
-	for (unsigned steps = 0; insn > first && goes_on(insn - 1) && steps < LOOK_AWAY; steps++) {
-		insn--;
+	for (size_t at = jump->before;
+	     at > 0 && goes_on(f, at - 1) && jump->before - at < LOOK_AWAY;) {
+		insn = &f->insns.items[--at];
 		arch_effects(insn, &reads, &writes);
 		if (writes == jump->wanted)
 			return taken_from(insn) ? insn : NULL;
@@ -102,7 +107,7 @@ static bool takes_for_jump(const struct flow *f, size_t at)
 	for (size_t i = at; i < f->insns.count && i <= at + LOOK_AWAY; i++) {
 		if (flow_jumps_indirectly(f, i, &jump))
 			return takes_entry(f, &jump) == taking;
-		if (!goes_on(&f->insns.items[i]))
+		if (!goes_on(f, i))
 			return false;
 	}
 	return false;

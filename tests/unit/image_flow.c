@@ -485,6 +485,13 @@ static void test_exits_fixed(void **state)
 	assert_int_equal(known_exits_of("x_handlers"), 1);
 }
 
+/* fear C4: where the function ends nothing is behind what loads an entry: `make valgrind` sees who reads on */
+static void test_last_loads_entry(void **state)
+{
+	(void)state;
+	assert_int_equal(exits_of("x_last"), 1);
+}
+
 /* fear C3: where addresses are fixed, labels of code that is found late, or not at all */
 static void test_labels_late(void **state)
 {
@@ -540,6 +547,7 @@ int main(void)
 	};
 	const struct CMUnitTest fixed[] = {cmocka_unit_test(test_jumps_fixed),
 					   cmocka_unit_test(test_exits_fixed),
+					   cmocka_unit_test(test_last_loads_entry),
 					   cmocka_unit_test(test_labels_late)};
 	int failed;
 

@@ -122,6 +122,21 @@ FN x_handlers
 	jmp *.Lxhtab(, %rsi, 8)
 END x_handlers
 
+	/* A switch; that an entry is loaded once more is the last of so many instructions, of which no room is left. */
+FN x_last
+	cmp $1, %edi
+	ja .Lxk1
+	mov %edi, %edi
+	jmp *.Lxktab(, %rdi, 8)
+.Lxk0:	inc %eax
+.Lxk1:	ret
+	.rept 100
+	nop
+	.endr
+	mov .Lxktab(, %rsi, 8), %rax
+	nop
+END x_last
+
 	/* Its table is among the code, and what is behind it is found by that alone; it has a label of its own. */
 FN x_behind
 	and $1, %edi
@@ -164,6 +179,7 @@ END x_pushed
 .Lxdtab: .quad .Lxd0, .Lxd1, .Lxd2, 0
 .Lxetab: .quad .Lxe0, .Lxe1, .Lxe2, 0
 .Lxftab: .quad .Lxf0, .Lxf1, .Lxf2, 0
+.Lxktab: .quad .Lxk0, .Lxk1, 0
 .Lxhtab: .quad x_handlers, callee, x_handlers
 
 	.section .note.GNU-stack, "", @progbits
