@@ -6,7 +6,8 @@
  * Stored addresses of a function's inside make it one with computed gotos, of whose
  * jumps nobody knows which are gotos. What a switch's table has is not meant: only the
  * jump by it reads that. But a table of which the function does anything else, or whose
- * address it has in another way, may be where a goto's labels come from.
+ * address it has in another way, may be where a goto's labels come from. So may what lies behind
+ * a switch's table, of which nobody knows where it ends, if a jump takes entries from somewhere else.
  */
 #include "mutator/freemap_tables.h"
 #include "mutator/tables_private.h"
@@ -113,6 +114,52 @@ static bool takes_for_jump(const struct flow *f, size_t at)
 	return false;
 }
 
+/* True if the instruction takes an entry from a table whose address is in a register. */
+static bool takes_from_register(const struct arch_insn *insn)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+
+	return arch_memory_operands(insn, m) == 1 && m[0].load && m[0].computable &&
+	       m[0].size == sizeof(vaddr_t) && m[0].base != ARCH_NO_REGISTER &&
+	       m[0].index != ARCH_NO_REGISTER && (size_t)1 << m[0].shift == sizeof(vaddr_t);
+}
+
+/* True if what insns[at] loads, or has as its operand, is jumped to. */
+static bool is_jumped_to(const struct flow *f, size_t at)
+{
+	struct indirect jump;
+	arch_regset reads, writes, loaded;
+
+	if (flow_jumps_indirectly(f, at, &jump))
+		return true;
+	arch_effects(&f->insns.items[at], &reads, &loaded);
+	for (unsigned steps = 0; steps < LOOK_AWAY; steps++) {
+		const bool on = goes_on(f, at);
+		const long to = f->insns.items[at].flow == ARCH_FLOW_JUMP
+					? flow_insn_at(f, f->insns.items[at].target)
+					: -1;
+
+		if (!on && to < 0)
+			return false;
+		at = on ? at + 1 : (size_t)to;
+		if (flow_jumps_indirectly(f, at, &jump))
+			return jump.wanted & loaded;
+		arch_effects(&f->insns.items[at], &reads, &writes);
+		if ((writes | arch_changes(&f->insns.items[at])) & loaded)
+			return false;
+	}
+	return false;
+}
+
+/* True if a jump of the function takes where it leads from a table whose address is in a register. */
+static bool jumps_by_register(const struct flow *f)
+{
+	for (size_t i = 0; i < f->insns.count; i++)
+		if (takes_from_register(&f->insns.items[i]) && is_jumped_to(f, i))
+			return true;
+	return false;
+}
+
 /* What may be addresses among the operands of an instruction. */
 static unsigned find_names(const struct arch_insn *insn, vaddr_t names[NAMES_MAX])
 {
@@ -150,7 +197,7 @@ static bool names_table(const struct flow *f, const struct arch_insn *insn)
 
 /*
  * Adds the tables that the function jumps by. *only is false if a table is used for anything
- * else. Negative without memory.
+ * else, or others are jumped by. Negative without memory.
  */
 static int find_tables(const struct flow *f, struct vaddr_list *tables, bool *only)
 {
@@ -166,6 +213,7 @@ static int find_tables(const struct flow *f, struct vaddr_list *tables, bool *on
 		if (*only)
 			r = vaddr_list_add(tables, taken_from(&f->insns.items[i]));
 	}
+	*only = *only && !(tables->count && jumps_by_register(f));
 	return r;
 }
 

@@ -483,6 +483,8 @@ static void test_exits_fixed(void **state)
 		if (exits_of(threaded[i]) != 1)
 			fail_msg("%s: it is left by a jump", threaded[i]);
 	assert_int_equal(known_exits_of("x_handlers"), 1);
+	assert_int_equal(exits_of("x_beside"), 3);
+	assert_int_equal(exits_of("x_beside_load"), 3);
 }
 
 /* fear C4: where the function ends nothing is behind what loads an entry: `make valgrind` sees who reads on */

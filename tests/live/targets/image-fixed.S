@@ -116,6 +116,45 @@ FN x_threaded_once
 .Lxf2:	ret
 END x_threaded_once
 
+	/* A switch, and an interpreter, whose labels a variable leads to: they are right behind the switch's cases. */
+FN x_beside
+	cmp $1, %edi
+	ja .Lxg2
+	mov %edi, %edi
+	jmp *.Lxgtab(, %rdi, 8)
+.Lxg0:	mov $1, %eax
+	ret
+.Lxg1:	mov $2, %eax
+	ret
+.Lxg2:	mov .Lxglabels, %rcx
+	jmp *(%rcx, %rsi, 8)
+.Lxg3:	mov $3, %eax
+	ret
+.Lxg4:	mov .Lxglabels, %rcx
+	jmp *8(%rcx, %rsi, 8)
+END x_beside
+
+	/* The same; a label is loaded first, and all jumps but the switch's are one. */
+FN x_beside_load
+	cmp $1, %edi
+	ja .Lxl2
+	mov %edi, %edi
+	jmp *.Lxltab(, %rdi, 8)
+.Lxl0:	mov $1, %eax
+	ret
+.Lxl1:	mov $2, %eax
+	ret
+.Lxl2:	mov .Lxllabels, %rcx
+	mov (%rcx, %rsi, 8), %rax
+	inc %rsi
+	jmp .Lxl
+.Lxl3:	mov .Lxllabels, %rcx
+	mov 8(%rcx, %rsi, 8), %rax
+	jmp .Lxl
+.Lxl4:	ret
+.Lxl:	jmp *%rax
+END x_beside_load
+
 	/* By a table of functions, of which it is one. */
 FN x_handlers
 	mov %esi, %esi
@@ -179,7 +218,14 @@ END x_pushed
 .Lxdtab: .quad .Lxd0, .Lxd1, .Lxd2, 0
 .Lxetab: .quad .Lxe0, .Lxe1, .Lxe2, 0
 .Lxftab: .quad .Lxf0, .Lxf1, .Lxf2, 0
+.Lxgtab: .quad .Lxg0, .Lxg1, .Lxg3, .Lxg4, 0
+.Lxltab: .quad .Lxl0, .Lxl1, .Lxl3, .Lxl4, 0
 .Lxktab: .quad .Lxk0, .Lxk1, 0
 .Lxhtab: .quad x_handlers, callee, x_handlers
+
+	.data
+	.p2align 3
+.Lxglabels: .quad .Lxgtab + 16
+.Lxllabels: .quad .Lxltab + 16
 
 	.section .note.GNU-stack, "", @progbits
