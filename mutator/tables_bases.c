@@ -135,8 +135,12 @@ static bool goes_back(struct walk *w, arch_regset reg, size_t at)
 
 	while (flow_look(f, 1)) {
 		vaddr_t v = f->insns.items[at].address;
-		bool starts = flow_starts_at(f, v), any = flow_marks(f, v) & MARK_TABLE;
+		const unsigned marks = flow_marks(f, v);
+		bool starts = flow_starts_at(f, v), any = marks & MARK_TABLE;
 
+		/* Others come there, too, with whatever they have in the register. */
+		if (!starts && marks & MARK_FOREIGN)
+			return false;
 		if (any)
 			w->by_table |= reg;
 		if ((starts && !w->by_jumps) || !ask_before_branches(w, reg, at, &any))

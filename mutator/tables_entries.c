@@ -92,7 +92,8 @@ static vaddr_t computed_in(const struct addition *s, arch_regset reg, size_t at)
 	     steps < LOOK_BACK && flow_look(s->f, 1) && flow_is_run_into(s->f, at); steps++) {
 		const struct arch_insn *def;
 
-		if (flow_marks(s->f, s->f->insns.items[at].address) & (MARK_LOOP | MARK_REFERRED))
+		if (flow_marks(s->f, s->f->insns.items[at].address) &
+		    (MARK_LOOP | MARK_REFERRED | MARK_FOREIGN))
 			return 0;
 		def = &s->f->insns.items[--at];
 		if (arch_is_call(def) && !(reg & arch_callee_saved))
@@ -119,13 +120,25 @@ static int64_t displacement_of(const struct addition *s, size_t at)
 	return arch_memory_operands(&s->f->insns.items[at], m) ? m[0].offset : 0;
 }
 
+/* True if another function may lead to one of the function's instructions but its first. */
+static bool is_led_into(const struct flow *f)
+{
+	for (size_t i = 0; i < f->insns.count; i++) {
+		const vaddr_t v = f->insns.items[i].address;
+
+		if (flow_marks(f, v) & MARK_FOREIGN && !flow_starts_at(f, v))
+			return true;
+	}
+	return false;
+}
+
 /* True if all that the function ever puts into register `reg` are addresses of tables that are read so far in. */
 static bool only_has_tables(const struct addition *s, arch_regset reg, int64_t displacement,
 			    unsigned forms)
 {
 	bool any = false;
 
-	if (!flow_look(s->f, s->f->insns.count))
+	if (!flow_look(s->f, s->f->insns.count) || is_led_into(s->f))
 		return false;
 	for (size_t i = 0; i < s->f->insns.count; i++) {
 		const struct arch_insn *insn = &s->f->insns.items[i];

@@ -102,6 +102,14 @@ static void test_tail_calls(void **state)
 	assert_int_equal(leaving("l_stack"), 2);
 }
 
+/* fear C4: another function jumps to where a table is read, and has the address of a different one */
+static void test_led_on_by_others(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("l_shared"));
+	assert_true(is_unresolved("l_shared_below"));
+}
+
 /* A table whose address is computed above a loop, or before a switch, is the one that is meant. */
 static void test_computed_above(void **state)
 {
@@ -145,6 +153,7 @@ int main(void)
 		cmocka_unit_test(test_beyond),
 		cmocka_unit_test(test_other_way),
 		cmocka_unit_test(test_tail_calls),
+		cmocka_unit_test(test_led_on_by_others),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

@@ -496,6 +496,35 @@ l_other_case_cases:
 1:	jmp	*%rcx
 	cases_of l_led_way
 
+	/* A table of its own, or that of whoever jumps into its middle. */
+	.macro	shared_by name, distance
+	function \name
+	lea	\name\()_first(%rip), %r8
+	test	%edi, %edi
+	js	1f
+	mov	$1, %eax
+	ret
+1:	nop
+\name\()_middle:
+	.rept	\distance
+	nop
+	.endr
+	movslq	(%r8,%rsi,4), %rax
+	add	%r8, %rax
+	jmp	*%rax
+	cases_of \name
+
+	function \name\()_from
+	lea	\name\()_first(%rip), %r8
+	add	$(\name\()_second - \name\()_first), %r8
+	.byte	0xe9
+	.long	\name\()_middle - . - 4
+	.size	\name\()_from, . - \name\()_from
+	.endm
+
+	shared_by l_shared, 0
+	shared_by l_shared_below, 60
+
 	/* Tail calls: of a pointer with a tag, */
 	function l_tagged
 	mov	(%rdi), %rax
