@@ -127,7 +127,7 @@ static bool is_branched_to(const struct flow *f, vaddr_t v)
 	size_t first, n = image_hits_into(f->img, v, v + 1, &first);
 
 	for (size_t i = first; i < first + n; i++)
-		if (image_hit_state(f->img, i) != HIT_CHANCE &&
+		if ((f->probe || image_hit_state(f->img, i) != HIT_CHANCE) &&
 		    flow_hit_branches(f, image_hit(f->img, i)))
 			return true;
 	return false;

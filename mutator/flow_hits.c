@@ -205,7 +205,8 @@ int flow_hits(struct flow *f, struct dinst_error *e)
 				r = settle(f, k, e);
 			if (r < 0)
 				return r;
-			if (image_hit_state(f->img, k) == HIT_CHANCE)
+			/* While others are settled what is known by now must not count. */
+			if (!f->probe && image_hit_state(f->img, k) == HIT_CHANCE)
 				continue;
 			flow_mark(f, hit->target,
 				  MARK_TARGET | MARK_REFERRED |

@@ -101,6 +101,17 @@ static void test_chance(void **state)
 	assert_false(marks_of("n_near", 2) & MARK_TARGET);
 }
 
+/* fear C3: what looks like a jump to what looks like one is told from chance alike, whichever is asked for first */
+static void test_in_any_order(void **state)
+{
+	unsigned last, middle = marks_of("f_middle", 2);
+
+	(void)state;
+	last = marks_of("f_last", 2);
+	assert_int_equal(marks_of("b_last", 2), last);
+	assert_int_equal(marks_of("b_middle", 2), middle);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -112,6 +123,7 @@ int main(void)
 		cmocka_unit_test(test_into_padding),
 		cmocka_unit_test(test_over_padding),
 		cmocka_unit_test(test_chance),
+		cmocka_unit_test(test_in_any_order),
 	};
 
 	return cmocka_run_group_tests_name("image: odd", tests, open_target, close_target);

@@ -173,7 +173,31 @@ FN w_near
 END w_near
 	.fill	300, 1, 0x90
 
-	/* Nobody does. */
+	/* What looks like a jump, in an operand, to what looks like one: movabs $..., %rax. */
+	.macro	LOOKS name, to
+FN \name
+	.byte	0x48, 0xb8, 0xe9
+	.long	\to + 2 - (. + 4)
+	.byte	0, 0, 0
+	ret
+END \name
+	.endm
+	.macro	CHANCES last, middle, first
+FN \last
+	mov	%edi, %eax
+	inc	%eax
+	ret
+END \last
+	.fill	300, 1, 0x90
+	LOOKS	\middle, \last
+	.fill	300, 1, 0x90
+	LOOKS	\first, \middle
+	.fill	300, 1, 0x90
+	.endm
+	CHANCES	f_last, f_middle, f_first
+	CHANCES	b_last, b_middle, b_first
+
+	/* Nobody jumps there. */
 	PAIR n_odd, n_near, .Lnobody
 
 	.section .note.GNU-stack, "", @progbits
