@@ -242,6 +242,8 @@ bool arch_adds(const struct arch_insn *insn);
 bool arch_makes(const struct arch_insn *insn, uint64_t held, uint64_t *made);
 /* True if it makes a register the lower part of another one, or of itself, extended by zeros or by the sign. */
 bool arch_extends(const struct arch_insn *insn);
+/* True if it makes a whole register 0 and does nothing else but change flags. */
+bool arch_clears(const struct arch_insn *insn);
 
 /*
  * One access to memory. Its address is, of the register values just before the

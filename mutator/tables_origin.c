@@ -152,6 +152,13 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 			return false;
 		if (!(writes & wanted) || is_address_of(def))
 			continue;
+		/* Then the other part alone is the sum. */
+		if (arch_clears(def)) {
+			wanted &= ~writes;
+			if (!wanted)
+				return true;
+			continue;
+		}
 		if (def->flags & ARCH_INSN_MEMORY) {
 			unsigned entry = flow_entry(s->sum, at);
 

@@ -100,3 +100,12 @@ bool arch_extends(const struct arch_insn *insn)
 	       (w >> 31) == (w >> 22 & 1) && (w >> 16 & 63) == 0 && a64_rd(w) != ZR &&
 	       (last == 7 || last == 15 || last == 31);
 }
+
+bool arch_clears(const struct arch_insn *insn)
+{
+	const uint32_t w = a64_load(insn->bytes);
+
+	/* MOVZ of 0; ORR of the zero register with itself. */
+	return a64_rd(w) != ZR &&
+	       ((w & 0x7f9fffe0) == 0x52800000 || (w & 0x7fffffe0) == 0x2a1f03e0);
+}

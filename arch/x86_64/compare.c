@@ -236,3 +236,15 @@ bool arch_extends(const struct arch_insn *insn)
 	/* movslq; movzbl, movzwl, movsbl, movswl */
 	return (l.map == 0 && l.opcode == 0x63) || (l.map == 1 && (l.opcode & 0xf6) == 0xb6);
 }
+
+bool arch_clears(const struct arch_insn *insn)
+{
+	struct x86_layout l;
+
+	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK || l.encoding != X86_LEGACY ||
+	    ((l.prefixes & PREFIX_66) && !(l.rex & REX_W)) || l.map != 0 || !l.modrm_offset ||
+	    x86_is_memory(&l))
+		return false;
+	/* xor of a register with itself */
+	return (l.opcode == 0x31 || l.opcode == 0x33) && x86_reg(&l) == x86_rm(&l);
+}

@@ -427,6 +427,21 @@ static void test_extensions(void **state)
 	}
 }
 
+static void test_zeros(void **state)
+{
+	/* mov x1, #0; mov w2, #0; movz x3, #0, lsl #16; mov x4, xzr; mov x1, #1; mov x1, x2; movk x1, #0; mov xzr, xzr */
+	static const uint32_t words[] = {0xd2800001, 0x52800002, 0xd2a00003, 0xaa1f03e4,
+					 0xd2800021, 0xaa0203e1, 0xf2800001, 0xaa1f03ff};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct arch_insn insn = {.length = A64_SIZE};
+
+		a64_store(insn.bytes, words[i]);
+		assert_int_equal(arch_clears(&insn), i < 4);
+	}
+}
+
 static void test_not_sure(void **state)
 {
 	/* Unallocated; branches and returns that newer processors know (retaasppc). */
@@ -562,10 +577,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cases),	   cmocka_unit_test(test_changes),
 		cmocka_unit_test(test_sums),	   cmocka_unit_test(test_made),
-		cmocka_unit_test(test_extensions), cmocka_unit_test(test_not_sure),
-		cmocka_unit_test(test_compares),   cmocka_unit_test(test_factors),
-		cmocka_unit_test(test_format),	   cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_liveness),   cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_extensions), cmocka_unit_test(test_zeros),
+		cmocka_unit_test(test_not_sure),   cmocka_unit_test(test_compares),
+		cmocka_unit_test(test_factors),	   cmocka_unit_test(test_format),
+		cmocka_unit_test(test_garbage),	   cmocka_unit_test(test_liveness),
+		cmocka_unit_test(test_scan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

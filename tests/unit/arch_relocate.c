@@ -329,13 +329,34 @@ static void test_extensions(void **state)
 	}
 }
 
+/* A register and itself, all of it. */
+static void test_zeros(void **state)
+{
+	static const struct {
+		const char *text;
+		bool clears;
+	} cases[] = {
+		{"31d2", true},	 {"33c0", true},    {"4831c0", true},  {"4d31e4", true},
+		{"31c2", false}, {"4131c0", false}, {"6631c0", false}, {"3112", false},
+		{"30c0", false}, {"29c0", false},   {"09c0", false},   {"b800000000", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = decode(cases[i].text, 0x1000);
+
+		if (arch_clears(&insn) != cases[i].clears)
+			fail_msg("%s: not %d", cases[i].text, cases[i].clears);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_made),	  cmocka_unit_test(test_extensions),
-		cmocka_unit_test(test_sums),	  cmocka_unit_test(test_words),
-		cmocka_unit_test(test_limits),	  cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_execution),
+		cmocka_unit_test(test_zeros),	   cmocka_unit_test(test_made),
+		cmocka_unit_test(test_extensions), cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_words),	   cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_calls),	   cmocka_unit_test(test_execution),
 	};
 
 	alarm(60);

@@ -102,4 +102,16 @@ static inline bool is_unresolved(const char *name)
 	return unresolved;
 }
 
+/* Indirect jumps that leave the function. */
+static inline unsigned leaving(const char *name)
+{
+	struct flow f = build(name);
+	unsigned count = 0;
+
+	for (size_t i = 0; i < f.insns.count; i++)
+		count += f.insns.items[i].flow == ARCH_FLOW_JUMP_INDIRECT && !flow_is_switch(&f, i);
+	flow_release(&f);
+	return count;
+}
+
 #endif

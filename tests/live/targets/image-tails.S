@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image-tails.S - tail calls of pointers that something was done with (tests/unit/image_tails.c). Never run but for
+ * main().
+ */
+	.macro	function name
+	.p2align 4
+	.globl	\name
+	.type	\name, @function
+\name:
+	.endm
+
+	.text
+	function main
+	xor	%eax, %eax
+	ret
+	.size	main, . - main
+
+	/* Tail calls: of a pointer with a tag, */
+	function l_tagged
+	mov	(%rdi), %rax
+	cmpq	$0, 8(%rdi)
+	js	1f
+	and	$-8, %rax
+	jmp	*%rax
+1:	mov	$-1, %rax
+	ret
+	.size	l_tagged, . - l_tagged
+
+	/* to somewhere behind where one leads, */
+	function l_offset
+	mov	(%rdi), %rax
+	add	$16, %rax
+	jmp	*%rax
+	.size	l_offset, . - l_offset
+
+	/* of one that is hidden, */
+	function l_inverted
+	mov	(%rdi), %rax
+	cmp	$3, %rsi
+	je	1f
+	not	%rax
+	jmp	*%rax
+1:	mov	$7, %eax
+	ret
+	.size	l_inverted, . - l_inverted
+
+	/* of one that was put aside where a sum was before, */
+	function l_slot
+	sub	$24, %rsp
+	mov	(%rdi), %rax
+	lea	8(%rsi), %rcx
+	mov	%rcx, 8(%rsp)
+	call	main
+	mov	8(%rsp), %rsi
+	mov	(%rbx), %rax
+	mov	%rax, 8(%rsp)
+	call	main
+	mov	8(%rsp), %rax
+	add	$24, %rsp
+	jmp	*%rax
+	.size	l_slot, . - l_slot
+
+	/* of those that a stack of the program's own has, whose pointer is in a register that is kept, */
+	function l_stack
+	lea	-16(%rbp), %rax
+	cmp	%r15, %rax
+	jb	1f
+	lea	-7(%r12), %rax
+	mov	%rax, (%rbp)
+	mov	%rbx, -8(%rbp)
+	add	$-16, %rbp
+	jmp	*(%rbx)
+1:	jmp	*(%rbp)
+	.size	l_stack, . - l_stack
+
+	/* and where a module lies, or 0, and how far in it something is: so the loader calls what the vDSO has. */
+	function l_summed
+	push	%rbx
+	mov	%rdi, %rbx
+	cmpw	$-15, 6(%rsi)
+	je	2f
+	mov	(%rbx), %rdx
+1:	add	8(%rsi), %rdx
+	pop	%rbx
+	jmp	*%rdx
+2:	xor	%edx, %edx
+	jmp	1b
+	.size	l_summed, . - l_summed
+
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_tails.c - tail calls of pointers that something was done with are exits: what is no part of an address of
+ * the function's own leads out of it. The functions are those of tests/live/targets/image-tails.S.
+ */
+#include "tests/unit/image_flow.h"
+
+static int open_target(void **state)
+{
+	(void)state;
+	return open_named("image-tails");
+}
+
+/* fear E5: a pointer that was untagged, counted on from, inverted, put aside or is one of two is called at the end */
+static void test_tail_calls(void **state)
+{
+	static const char *const names[] = {"l_tagged", "l_offset", "l_inverted", "l_slot"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (leaving(names[i]) != 1)
+			fail_msg("%s: its tail call is no exit", names[i]);
+	assert_int_equal(leaving("l_stack"), 2);
+}
+
+/* fear E5, C4: the sum of what is in memory and of nothing is what is in memory */
+static void test_summed(void **state)
+{
+	(void)state;
+	assert_int_equal(leaving("l_summed"), 1);
+	assert_false(is_unresolved("l_summed"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tail_calls),
+		cmocka_unit_test(test_summed),
+	};
+
+	return cmocka_run_group_tests(tests, open_target, close_target);
+}
