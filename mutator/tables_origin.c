@@ -305,7 +305,7 @@ static enum origin loaded_whole(struct search *s, size_t at)
 	enum seen seen;
 	size_t found;
 
-	if (s->mild || !loads_from_frame(&s->f->insns.items[at], &m))
+	if (!loads_from_frame(&s->f->insns.items[at], &m))
 		return ORIGIN_WHOLE;
 	if (s->f->insns.items[at].flags & ARCH_INSN_FRAME)
 		return give_up(s, 0);
@@ -386,8 +386,7 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 
 		if (!flow_is_run_into(s->f, at))
 			return worse(others, trace_before(s, wanted, at, steps));
-		if (!s->mild &&
-		    (is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0})))
+		if (is_led_to_by_table(s->f, at) || ways_to(s->f, at, (size_t[WAYS_MAX]){0}))
 			others = worse(others, trace_before(s, wanted, at, steps));
 		def = &s->f->insns.items[--at];
 		if (arch_is_call(def)) {

@@ -31,11 +31,20 @@ static void test_summed(void **state)
 	assert_false(is_unresolved("l_summed"));
 }
 
+/* fear E5: a switch's jump is none of them, also if a pointer comes to it, or its address was put aside */
+static void test_switches(void **state)
+{
+	(void)state;
+	assert_int_equal(leaving("s_joined"), 0);
+	assert_int_equal(leaving("s_spilled"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tail_calls),
 		cmocka_unit_test(test_summed),
+		cmocka_unit_test(test_switches),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

@@ -88,4 +88,44 @@
 	jmp	1b
 	.size	l_summed, . - l_summed
 
+	/* And switches, of which one jump is that of a pointer, too, */
+	function s_joined
+	cmp	$1, %edi
+	ja	2f
+	lea	joined(%rip), %rdx
+	movslq	(%rdx,%rdi,4), %rax
+	add	%rdx, %rax
+	jmp	1f
+2:	mov	8(%rsi), %rax
+1:	jmp	*%rax
+3:	mov	$1, %eax
+	ret
+4:	mov	$2, %eax
+	ret
+	.size	s_joined, . - s_joined
+
+	/* and one puts the address aside. */
+	function s_spilled
+	sub	$24, %rsp
+	lea	spilled(%rip), %rdx
+	movslq	(%rdx,%rdi,4), %rax
+	add	%rdx, %rax
+	mov	%rax, 8(%rsp)
+	call	main
+	mov	8(%rsp), %rax
+	add	$24, %rsp
+	jmp	*%rax
+5:	mov	$1, %eax
+	ret
+6:	mov	$2, %eax
+	ret
+	.size	s_spilled, . - s_spilled
+
+	.section .rodata
+	.p2align 4
+joined:	.long	3b - joined, 4b - joined
+	.quad	0x7fffffff7fffffff
+spilled:
+	.long	5b - spilled, 6b - spilled
+	.quad	0x7fffffff7fffffff
 	.section .note.GNU-stack, "", @progbits
