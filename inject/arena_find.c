@@ -98,29 +98,21 @@ static int list_sharers(const struct arena *a, pid_t except, struct proc_looks *
 			struct proc_ids *sharers, bool *gone)
 {
 	struct dinst_error ignored = {0};
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-	int status = 0, error = 0, has;
+	int has;
+	pid_t pid;
 
-	if (!proc)
+	if (proc_looks_begin(looks))
 		return DINST_NO_MEMORY;
 	*gone = false;
-	proc_looks_begin(looks);
-	while (status >= 0 && (entry = proc_next(proc, &error))) {
-		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (pid <= 0 || pid == except || pid == getpid())
-			continue;
-		status = proc_looks_note(looks, entry);
-		has = status > 0 ? look_into(pid, a, &ignored) : 0;
+	while ((pid = proc_looks_next(looks)) > 0) {
+		has = pid == except ? 0 : look_into(pid, a, &ignored);
 		*gone |= has == DINST_GONE;
-		if (has > 0)
-			status = proc_ids_add(sharers, pid);
-		else if (has < 0 && has != DINST_NOT_PERMITTED && has != DINST_GONE)
-			return closedir(proc), has;
+		if (has > 0 && proc_ids_add(sharers, pid))
+			return DINST_NO_MEMORY;
+		if (has < 0 && has != DINST_NOT_PERMITTED && has != DINST_GONE)
+			return has;
 	}
-	closedir(proc);
-	return error ? DINST_BUSY : status < 0 ? DINST_NO_MEMORY : 0;
+	return pid == -ENOMEM ? DINST_NO_MEMORY : pid ? DINST_BUSY : 0;
 }
 
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count)

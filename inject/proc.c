@@ -539,3 +539,11 @@ bool proc_descends(pid_t pid, pid_t of)
 	}
 	return false;
 }
+
+bool proc_may_descend(pid_t pid, pid_t of)
+{
+	struct proc_stat stat;
+
+	return proc_stat_read(pid, &stat) || stat.parent <= 1 || proc_descends(pid, of) ||
+	       proc_descends(of, stat.parent);
+}

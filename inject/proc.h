@@ -88,6 +88,11 @@ bool proc_has_to_end(const struct proc_stat *stat);
  * look now.
  */
 bool proc_descends(pid_t pid, pid_t of);
+/*
+ * As proc_descends(), for one that has no memory any more: false only where it is seen to come of nobody whom `of` or
+ * who comes of it has made. Whom his parent has left is an ancestor's of them all: so nobody else's child is.
+ */
+bool proc_may_descend(pid_t pid, pid_t of);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */
 int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);
 int proc_status_read(pid_t tid, struct proc_status *status);
@@ -163,9 +168,9 @@ void proc_note_lack(int *lack, int error);
 struct dirent *proc_next(DIR *dir, int *error);
 
 /*
- * Who was looked at, over several listings of /proc; zero-initialised is nobody. Somebody else may get the pid of
- * who has ended. Then its directory is another one; that of who lives may become so, too, and he is only looked at
- * again.
+ * The processes but us, each looked at once over several listings of /proc; zero-initialised is nobody. Somebody else
+ * may get the pid of who has ended. Then its directory is another one; that of who lives may become so, too, and he is
+ * only looked at again.
  *
  * Who ends between the listing and the look may have forked a child with a lower pid than the listing has come to,
  * which that never tells. So what must have all: list again until nobody new has come and gone; and where the
@@ -177,11 +182,17 @@ struct proc_looks {
 		ino_t directory;
 	} * looks; /* the first `known` are sorted */
 	size_t count, room, known;
+	DIR *dir; /* of the listing under way */
 };
-/* In front of each listing. */
-void proc_looks_begin(struct proc_looks *l);
-/* 1: nobody has looked at it in earlier listings, and it is noted; 0; or -ENOMEM. */
-int proc_looks_note(struct proc_looks *l, const struct dirent *entry);
+/* In front of each listing: 0, or -errno. */
+int proc_looks_begin(struct proc_looks *l);
+/*
+ * The next one that earlier listings have not told; 0 at the end; -ENOMEM; or why the listing cannot be read to its
+ * end: who is not told may be there.
+ */
+pid_t proc_looks_next(struct proc_looks *l);
+/* Nobody has been looked at. */
+void proc_looks_forget(struct proc_looks *l);
 void proc_looks_release(struct proc_looks *l);
 
 /* The threads of `pid`; replaces the list's contents. */

@@ -53,14 +53,21 @@ static int by_pid(const void *a, const void *b)
 	return x->pid < y->pid ? -1 : x->pid > y->pid;
 }
 
-void proc_looks_begin(struct proc_looks *l)
+int proc_looks_begin(struct proc_looks *l)
 {
+	if (l->dir)
+		closedir(l->dir);
+	l->dir = opendir("/proc");
+	if (!l->dir)
+		return -errno;
 	if (l->count > l->known)
 		qsort(l->looks, l->count, sizeof(*l->looks), by_pid);
 	l->known = l->count;
+	return 0;
 }
 
-int proc_looks_note(struct proc_looks *l, const struct dirent *entry)
+/* 1: earlier listings have not told it, and it is noted; 0; or -ENOMEM. */
+static int note_look(struct proc_looks *l, const struct dirent *entry)
 {
 	const struct proc_look key = {.pid = (pid_t)strtol(entry->d_name, NULL, 10),
 				      .directory = entry->d_ino};
@@ -84,8 +91,30 @@ int proc_looks_note(struct proc_looks *l, const struct dirent *entry)
 	return 1;
 }
 
+pid_t proc_looks_next(struct proc_looks *l)
+{
+	struct dirent *entry;
+	int error = 0, status;
+	pid_t pid;
+
+	while ((entry = proc_next(l->dir, &error))) {
+		pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		status = pid <= 0 || pid == getpid() ? 0 : note_look(l, entry);
+		if (status)
+			return status < 0 ? status : pid;
+	}
+	return error;
+}
+
+void proc_looks_forget(struct proc_looks *l)
+{
+	l->count = l->known = 0;
+}
+
 void proc_looks_release(struct proc_looks *l)
 {
+	if (l->dir)
+		closedir(l->dir);
 	free(l->looks);
 	memset(l, 0, sizeof(*l));
 }

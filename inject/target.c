@@ -469,7 +469,8 @@ int target_read(const struct target *t, taddr_t address, void *to, size_t size,
 	}
 	if (done == size)
 		return 0;
-	if (!target_alive(t))
+	/* One that ends has no memory any more before its end can be seen. */
+	if (target_has_to_end(t))
 		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);
 	return dinst_fail(
 		e, DINST_FAILED,

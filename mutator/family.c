@@ -10,7 +10,7 @@
  * gone during the last of them (proc_looks). What takes long is done before: all
  * that are found while the target runs are opened then.
  */
-#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,11 +19,6 @@
 
 #include "mutator/core.h"
 #include "mutator/parks.h"
-
-struct pid_list {
-	pid_t *pids;
-	size_t count, room;
-};
 
 /* A member that is not stopped yet. */
 struct waiting {
@@ -42,7 +37,7 @@ struct family {
 	long births;	    /* up to which those that /proc does not list were looked for */
 	struct waiting *waiting;
 	size_t waiting_count, waiting_room;
-	struct pid_list
+	struct proc_ids
 		sharers,  /* stopped, in the memory of one whose thread group is another one */
 		suspects; /* no members, and may have been some while the target stood */
 	struct stop **stops;
@@ -62,19 +57,9 @@ enum { TRIES = 6, MEMBER_DEADLINE_US = 20 * 1000, FIRST_PAUSE_US = 5 * 1000 };
 enum { LISTINGS = 8 }; /* of all processes in one stop, whatever time they take */
 enum { ENDING_LOOKS = 20, ENDING_PAUSE_US = 250 };
 
-static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
+static int note_pid(struct proc_ids *list, pid_t pid, struct dinst_error *e)
 {
-	if (l->count == l->room) {
-		size_t room = l->room ? l->room * 2 : 64;
-		pid_t *pids = realloc(l->pids, room * sizeof(*pids));
-
-		if (!pids)
-			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-		l->pids = pids;
-		l->room = room;
-	}
-	l->pids[l->count++] = pid;
-	return 0;
+	return proc_ids_add(list, pid) ? dinst_fail(e, DINST_NO_MEMORY, "out of memory") : 0;
 }
 
 static int add_waiting(struct family *f, pid_t pid, struct dinst_error *e)
@@ -96,7 +81,7 @@ static int add_waiting(struct family *f, pid_t pid, struct dinst_error *e)
 static bool stopped_already(const struct family *f, pid_t pid)
 {
 	for (size_t i = 0; i < f->sharers.count; i++)
-		if (f->sharers.pids[i] == pid)
+		if (f->sharers.ids[i] == pid)
 			return true;
 	for (size_t i = 0; i < f->stop_count; i++)
 		if (target_pid(stop_target(f->stops[i])) == pid)
@@ -110,7 +95,7 @@ static int note_sharers(struct family *f, struct stop *stop, struct dinst_error 
 
 	for (size_t i = 0; i < stop_thread_count(stop) && status >= 0; i++)
 		if (stop_thread(stop, i)->foreign)
-			status = pids_add(&f->sharers, stop_thread(stop, i)->tid, e);
+			status = note_pid(&f->sharers, stop_thread(stop, i)->tid, e);
 	return status;
 }
 
@@ -159,29 +144,24 @@ static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
 	return hidden_may_share(s->unseen, pid, s->target) ? refuse_hidden(s, pid, e) : 0;
 }
 
-static bool is_in(const struct pid_list *l, pid_t pid)
+static bool is_in(const struct proc_ids *l, pid_t pid)
 {
 	for (size_t i = 0; i < l->count; i++)
-		if (l->pids[i] == pid)
+		if (l->ids[i] == pid)
 			return true;
 	return false;
 }
 
-/*
- * Of one that is no member (any more): true if a member may have made it, or one of whom that is true. Whom his
- * parent has left is an ancestor's of the whole family: so nobody else's child is.
- */
+/* Of one that is no member (any more): true if a member may have made it, or one of whom that is true. */
 static bool may_have_been(const struct family *f, pid_t pid)
 {
-	const bool alive = target_alive(f->session->target);
+	const bool others = f->stop_count && !target_alive(f->session->target);
 	struct proc_stat stat;
 
-	if (proc_stat_read(pid, &stat) || stat.parent <= 1 || stopped_already(f, stat.parent) ||
-	    is_in(&f->suspects, stat.parent) || proc_descends(pid, f->session->pid))
-		return true;
-	return (alive || f->stop_count) &&
-	       proc_descends(alive ? f->session->pid : target_pid(stop_target(f->stops[0])),
-			     stat.parent);
+	return proc_stat_read(pid, &stat) || stopped_already(f, stat.parent) ||
+	       is_in(&f->suspects, stat.parent) ||
+	       proc_may_descend(pid,
+				others ? target_pid(stop_target(f->stops[0])) : f->session->pid);
 }
 
 /* Those that /proc does not list: the first time all, then whoever was born since. */
@@ -214,7 +194,7 @@ static int look_at_new(struct family *f, pid_t pid, struct dinst_error *e)
 	if (member < 0 || !f->listings || !may_have_been(f, pid))
 		return member;
 	f->unsure = true;
-	return pids_add(&f->suspects, pid, e);
+	return note_pid(&f->suspects, pid, e);
 }
 
 /*
@@ -224,28 +204,20 @@ static int look_at_new(struct family *f, pid_t pid, struct dinst_error *e)
 static int look_for_members(struct family *f, struct dinst_error *e)
 {
 	const long births = proc_births(f->births_fd);
-	struct dirent *entry;
-	DIR *proc = opendir("/proc");
-	int status = 0, error = 0;
+	int status = proc_looks_begin(&f->looked_at) ? DINST_FAILED : 0;
+	pid_t pid;
 
-	if (!proc)
-		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
+	if (status)
+		return dinst_fail(e, status, "cannot list /proc");
 	f->unsure = false;
-	proc_looks_begin(&f->looked_at);
-	while (status >= 0 && (entry = proc_next(proc, &error))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (pid <= 0 || pid == getpid() || pid == f->session->pid)
-			continue;
-		status = proc_looks_note(&f->looked_at, entry);
-		if (status < 0)
-			status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-		if (status > 0)
+	while (status >= 0 && (pid = proc_looks_next(&f->looked_at))) {
+		if (pid == -ENOMEM)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		if (pid < 0)
+			return dinst_fail_errno(e, DINST_BUSY, -pid, "cannot list all processes");
+		if (pid != f->session->pid)
 			status = look_at_new(f, pid, e);
 	}
-	closedir(proc);
-	if (error)
-		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
 	/* The numbers have begun anew: a child may have a lower one than its parent. */
 	f->unsure = f->unsure || proc_births(f->births_fd) < births;
 	return status < 0 ? status : look_for_unlisted(f, e);
@@ -430,7 +402,7 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		w = f->waiting[--f->waiting_count];
 		status = is_still_member(f, &w, e);
 		if (!status)
-			status = pids_add(&f->suspects, w.pid, e);
+			status = note_pid(&f->suspects, w.pid, e);
 		if (status < 0)
 			return status;
 	}
@@ -521,8 +493,8 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	int status;
 
 	family_release(s);
-	f->looked_at.count = f->looked_at.known = f->waiting_count = f->sharers.count =
-		f->suspects.count = 0;
+	proc_looks_forget(&f->looked_at);
+	f->waiting_count = f->sharers.count = f->suspects.count = 0;
 	f->listings = 0;
 	f->births = -1;
 	/* The costly look at everybody happens while the target runs. */
@@ -585,8 +557,8 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 	if (f.births_fd >= 0)
 		close(f.births_fd);
 	free(f.waiting);
-	free(f.sharers.pids);
-	free(f.suspects.pids);
+	proc_ids_release(&f.sharers);
+	proc_ids_release(&f.suspects);
 	free(f.stops);
 	return status;
 }

@@ -258,7 +258,7 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 	 * What has ended meanwhile, or executed another program, has nothing left in it. One that ends has
 	 * no memory any more before its end can be seen; were it wrong, the next round would find it again.
 	 */
-	if (status == DINST_GONE || !target_alive(child.target)) {
+	if (status == DINST_GONE || target_has_to_end(child.target)) {
 		dinst_error_clear(e);
 		result->arenas_left = left;
 		status = 0;
@@ -304,17 +304,17 @@ static int clean_sharers(struct process *p, size_t n, uint64_t deadline, struct 
 		cleaned = 0;
 		status = find_sharers(p, n, &o, e);
 		/* One that cannot be looked at, as a debugger has it, is told of: the others are given theirs back. */
-		for (size_t i = 0; i < o.count && (i || status >= 0); i++) {
+		for (size_t i = 0; i < o.sharers.count && (i || status >= 0); i++) {
 			struct dinst_error why = {0};
 			const int one =
-				clean_sharer(o.sharers[i], p, n, deadline, &none, result, &why);
+				clean_sharer(o.sharers.ids[i], p, n, deadline, &none, result, &why);
 
 			if (one < 0 && status >= 0)
 				status = fail_with(e, one, &why);
 			cleaned += !none;
 		}
 	} while (status >= 0 && cleaned && result->arenas_left == left && now_us() < deadline);
-	free(o.sharers);
+	proc_ids_release(&o.sharers);
 	return status;
 }
 
@@ -327,7 +327,7 @@ static int check_owners(const struct process *p, struct dinst_error *e)
 		struct owners o = {.found = &p->found[i]};
 
 		status = find_sharers(p, i, &o, e);
-		free(o.sharers);
+		proc_ids_release(&o.sharers);
 	}
 	return status;
 }
@@ -349,7 +349,7 @@ static int clean_halves(struct process *child, uint64_t deadline, struct leftove
 		status = find_owners(&o, target_pid(child->target), e);
 		if (status >= 0 && !o.mutator)
 			status = leftovers_take_out(child, i, false, deadline, result, e);
-		free(o.sharers);
+		proc_ids_release(&o.sharers);
 	}
 	return status;
 }

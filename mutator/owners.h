@@ -20,14 +20,13 @@ bool owners_inherited(pid_t pid, pid_t target, bool runs);
 
 struct owners {
 	const struct arena_found *found;
-	pid_t mutator;	/* has it mapped to write code into it; 0: none */
-	pid_t *sharers; /* have it, or a half of it; but for the target */
-	size_t count, room;
+	pid_t mutator;		 /* has it mapped to write code into it; 0: none */
+	struct proc_ids sharers; /* have it, or a half of it; but for the target */
 };
 
 /*
  * Looks at all processes but us and the target; o->found is set. A private
- * arena has no sharers. o->sharers is malloc'ed, and used again by the next call.
+ * arena has no sharers. o->sharers is replaced by the next call, and released by the caller.
  */
 int find_owners(struct owners *o, pid_t target, struct dinst_error *e);
 

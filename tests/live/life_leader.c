@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -282,15 +283,80 @@ static void test_pid_is_used_again(void **state)
 	waitpid(stranger, NULL, 0);
 }
 
+/* The first process of a container; it ends once it has read from `ask`. Its child says on `tell` that it is there. */
+static pid_t start_container(int ask, int tell)
+{
+	const int ours = harness_container_begin();
+	const pid_t first = fork();
+	char byte = 0;
+
+	if (first) {
+		harness_container_end(ours);
+		return first;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!fork()) {
+		if (write(tell, &byte, 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	_exit(read(ask, &byte, 1) != 1);
+}
+
+/*
+ * fear A13: the target has no memory any more and has not ended, as the kernel waits for the rest of its container,
+ * of which we keep one: it counts as one that has ended, not as one that cannot be read.
+ */
+static void test_end_is_long(void **state)
+{
+	static const char text[] = "what is read";
+	char copy[sizeof(text)] = "", byte;
+	struct proc_ids children = {0};
+	const struct target_range range = {(taddr_t)(uintptr_t)text, sizeof(text), copy};
+	struct dinst_error e = {0};
+	int ask[2], tell[2];
+	struct target *t;
+	pid_t first;
+
+	(void)state;
+	assert_int_equal(pipe(ask), 0);
+	assert_int_equal(pipe(tell), 0);
+	first = start_container(ask[0], tell[1]);
+	assert_true(first > 0);
+	assert_int_equal(read(tell[0], &byte, 1), 1);
+	assert_int_equal(proc_children(first, first, &children), 0);
+	assert_int_equal(children.count, 1);
+	assert_int_equal(ptrace(PTRACE_SEIZE, children.ids[0], NULL, NULL), 0);
+	assert_int_equal(target_open(first, &t, &e), 0);
+	assert_int_equal(target_read(t, range.address, copy, sizeof(copy), &e), 0);
+	assert_string_equal(copy, text);
+	assert_int_equal(write(ask[1], &byte, 1), 1);
+	for (int ms = 0; ms < HARNESS_ANSWER_MS && proc_memory_tid(first, NULL); ms++)
+		usleep(1000);
+	assert_true(target_alive(t));
+	assert_true(target_has_to_end(t));
+	assert_int_equal(target_read(t, range.address, copy, sizeof(copy), &e), DINST_GONE);
+	dinst_error_clear(&e);
+	assert_int_equal(target_read_many(t, &range, 1, &e), DINST_GONE);
+	dinst_error_clear(&e);
+	assert_true(target_alive(t));
+	assert_int_equal(waitpid(children.ids[0], NULL, __WALL), children.ids[0]);
+	assert_int_equal(waitpid(first, NULL, 0), first);
+	target_close(t);
+	proc_ids_release(&children);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(close(ask[i]) + close(tell[i]), 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_leader_exits),
-		CASE(test_leader_tells_nothing),
-		CASE(test_thread_executes),
-		CASE(test_pid_is_used_again),
+		CASE(test_leader_exits),    CASE(test_leader_tells_nothing),
+		CASE(test_thread_executes), CASE(test_pid_is_used_again),
+		CASE(test_end_is_long),
 	};
 
 	return cmocka_run_group_tests_name("live/life_leader", tests, NULL, NULL);

@@ -256,8 +256,8 @@ static void test_family(void **state)
 		dinst_error_clear(&e);
 		status = find_owners(&owners, h->pid, &e);
 		mishap_end();
-		if (status >= 0 && owners.count != 1)
-			fail_msg("%zu owners at %lu", owners.count, m.at);
+		if (status >= 0 && owners.sharers.count != 1)
+			fail_msg("%zu owners at %lu", owners.sharers.count, m.at);
 		assert_true(status >= 0 || e.text[0]);
 	}
 	for (struct mishap m = {.kind = MISHAP_LIST, .error = EIO}; next_mishap(&m);) {
@@ -267,7 +267,7 @@ static void test_family(void **state)
 		if (status >= 0 && mishap_calls(m.kind) >= m.at)
 			fail_msg("nobody else is in its memory, was said at %lu", m.at);
 	}
-	free(owners.sharers);
+	proc_ids_release(&owners.sharers);
 	harness_send(h, "unlinger\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 	session_end(s);
