@@ -312,10 +312,12 @@ static void sort(struct used *u)
 	}
 }
 
+/* Whole pages: limits and the brk heap may begin and end anywhere. */
 static void add(struct used *u, taddr_t lo, taddr_t hi)
 {
 	if (lo < hi)
-		u->at[u->count++] = (struct interval){lo, hi};
+		u->at[u->count++] =
+			(struct interval){lo / PAGE * PAGE, (hi + PAGE - 1) / PAGE * PAGE};
 }
 
 /* Where the brk heap is, and what it may grow into. */

@@ -386,6 +386,34 @@ static void clear_of_a_growing_stack(void **state)
 	maps_release(&m);
 }
 
+/* fear B7: a limit of the stack that is no whole number of pages, or a heap that begins within one, leaves all places on pages */
+static void limits_within_a_page(void **state)
+{
+	struct arena_limits limits = {0x10000, 0, 100000000, false, 0, 0, false, 0};
+	taddr_t lo = 0x7fffe0000000, hi = 0x7fffe0100000, at;
+	struct maps m;
+
+	(void)state;
+	assert_int_equal(parse("7ff000000000-7fffe0100000 r-xp 00000000 08:02 1 /bin/x\n"
+			       "7fffffff0000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n",
+			       &m),
+			 0);
+	assert_true(arena_place_near(&m, &limits, lo, hi, 64 * MIB, 0, 0, &at));
+	check_place(&m, lo, hi, at, 64 * MIB);
+	assert_true(at + 64 * MIB + 100000000 + MIB <= 0x7ffffffff000);
+	maps_release(&m);
+	/* All but what the heap is kept from, and 8 MiB above that. */
+	limits.brk_start = 0x500123;
+	assert_int_equal(parse("00010000-00500000 r-xp 00000000 08:02 1 /bin/x\n"
+			       "04d01000-7fffffff0000 rw-p 00000000 00:00 0 \n",
+			       &m),
+			 0);
+	assert_true(arena_place_near(&m, &limits, 0x400000, 0x500000, 8 * MIB, 0, 0, &at));
+	check_place(&m, 0x400000, 0x500000, at, 8 * MIB);
+	assert_true(at >= 0x500123 + 64 * MIB);
+	maps_release(&m);
+}
+
 static void crowded(void **state)
 {
 	struct maps m = {0};
@@ -479,6 +507,7 @@ int main(void)
 		cmocka_unit_test(clear_of_a_heap_in_parts),
 		cmocka_unit_test(clear_of_a_familys_heap_and_stack),
 		cmocka_unit_test(clear_of_a_growing_stack),
+		cmocka_unit_test(limits_within_a_page),
 		cmocka_unit_test(crowded),
 		cmocka_unit_test(random_spaces),
 		cmocka_unit_test(cpu_lists),
