@@ -4,7 +4,9 @@
  * several in one go; and nothing of such a text is loaded.
  */
 #include <stdlib.h>
+#include <time.h>
 
+#include "tests/slower.h"
 #include "tests/unit/mdl_text.h"
 
 /* A mistake stands at the '@' of the text, which is taken out before it is loaded. */
@@ -413,6 +415,34 @@ static void test_shown(void **state)
 	mdl_library_free(l);
 }
 
+static double cpu_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* fear L1: a text of divisions alone, without a blank, is not read to its end for each of them: that took minutes */
+static void test_slashes(void **state)
+{
+	enum { SIZE = 512 << 10 };
+	struct mdl_library *l = test_library();
+	const double begun = cpu_time();
+	struct dinst_error e = {0};
+	char *slashes = malloc(SIZE);
+
+	(void)state;
+	assert_non_null(slashes);
+	for (size_t i = 0; i < SIZE; i++)
+		slashes[i] = i % 2 ? '/' : 'a';
+	assert_int_equal(mdl_load_text(l, "f", slashes, SIZE, &e), DINST_USAGE);
+	assert_true(cpu_time() - begun < 5 * SLOWER);
+	assert_true(strncmp(e.text, "f:1:1: ", 7) == 0);
+	free(slashes);
+	mdl_library_free(l);
+}
+
 static void test_nearest(void **state)
 {
 	static const char *const names[] = {"entry", "return", "calls", "callers",
@@ -436,7 +466,7 @@ int main(void)
 		cmocka_unit_test(test_broken),	   cmocka_unit_test(test_in_code),
 		cmocka_unit_test(test_in_streams), cmocka_unit_test(test_places_of_code),
 		cmocka_unit_test(test_several),	   cmocka_unit_test(test_shown),
-		cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_slashes),	   cmocka_unit_test(test_nearest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
