@@ -262,7 +262,13 @@ static int make_flags(struct request *r, struct instance *i, struct dinst_error 
 
 /* ----------------------------------------------------------------- plans */
 
-/* Nothing but bare counts, unguarded: its value says how often it was hit. */
+static bool counts_itself(const struct mdl_plan *plan, const struct mdl_expr *x)
+{
+	return x->kind == MDL_STEP && x->number == 1 && x->left->kind == MDL_NAME &&
+	       !strcmp(x->left->text, plan->metric->id);
+}
+
+/* Nothing but bare counts of its own, unguarded: its value says how often it was hit. */
 static bool value_is_hits(const struct mdl_plan *plan)
 {
 	for (size_t n = 0; n < plan->placement_count; n++) {
@@ -271,7 +277,7 @@ static bool value_is_hits(const struct mdl_plan *plan)
 		if (code && code->kind == MDL_CODE_BLOCK && code->first && !code->first->next)
 			code = code->first;
 		if (!code || code->next || code->kind != MDL_CODE_EXPR ||
-		    code->expr->kind != MDL_STEP || code->expr->number != 1 ||
+		    !counts_itself(plan, code->expr) ||
 		    (plan->placements[n].guarded && plan->flag_count))
 			return false;
 	}

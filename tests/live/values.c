@@ -43,7 +43,14 @@ static const char text[] =
 	"	style EventCounter;\n"
 	"	base is wallTimer { foreach f in stays_in {\n"
 	"		append preInsn f.entry (* startWallTimer(stay); *)\n"
-	"		prepend preInsn f.return (* stopWallTimer(stay); *) } } }\n";
+	"		prepend preInsn f.return (* stopWallTimer(stay); *) } } }\n"
+	"metric aside { name \"aside\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"	counter scratch;\n"
+	"	base is counter { foreach f in seen_in\n"
+	"		append preInsn f.entry (* scratch++; *) } }\n"
+	"metric times { name \"times\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"	base is counter { foreach f in seen_in\n"
+	"		append preInsn f.entry (* times++; *) } }\n";
 
 /* What the target calls observe() with: each value and its key, of all threads. */
 struct call {
@@ -470,6 +477,25 @@ static void test_killed_timer(void **state)
 	session_free(s);
 }
 
+/* A metric that counts only what is its own aside does not tell by its value how often its code ran. */
+static void test_counted_aside(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, false);
+	struct instance *aside = insert(s, "aside", NULL), *times = insert(s, "times", NULL);
+	uint64_t hits;
+
+	feed(h);
+	assert_int_equal(value_of(aside), 0);
+	assert_int_equal(value_of(times), THREADS * CALLS);
+	assert_true(instance_hits(times, &hits));
+	assert_int_equal(hits, THREADS * CALLS);
+	assert_false(instance_hits(aside, &hits));
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -485,6 +511,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_running_timer, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_killed_timer, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_counted_aside, harness_setup,
+						harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
