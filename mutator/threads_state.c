@@ -178,7 +178,8 @@ static void count_family(struct session *s, struct count *c)
 		struct dinst_error ignored = {0};
 		struct target *child;
 
-		if (target_open(pids[i], &child, &ignored) < 0)
+		/* Of who is frozen, or traced by somebody else, memory can be read all the same. */
+		if (target_open_known(pids[i], TARGET_BORN, &child, &ignored) < 0)
 			continue;
 		count_process(s->threads, child, c);
 		target_close(child);

@@ -11,6 +11,7 @@
 
 #include "mutator/threads_private.h"
 #include "tests/live/harness_session.h"
+#include "tests/live/harness_thread.h"
 
 enum { THREADS = 3 };
 
@@ -457,6 +458,19 @@ static void test_coroutines(void **state)
 
 /* --------------------------------------------------------------- processes */
 
+/* Of a child that somebody else traces, as of one that is frozen, it is told, too. */
+static void expect_traced_alike(struct session *s, const struct instance *i, uint64_t alive)
+{
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	assert_true(threads_find_family(s, &pids, &count) && count == 1);
+	thread_seize(pids[0]);
+	assert_int_equal(threads_alive(s, i), alive);
+	thread_let_go(pids[0]);
+	free(pids);
+}
+
 static void test_children(void **state)
 {
 	struct harness *h = *state;
@@ -474,6 +488,7 @@ static void test_children(void **state)
 	/* What a child has entered is alive in it. */
 	tell(h, "linger", "done");
 	expect_all(s, sitter, 3, 0, 3);
+	expect_traced_alike(s, sitter, 3);
 	tell(h, "sit 2", "sitting");
 	expect_all(s, sitter, 3 + THREADS * 2, 0, 3 + THREADS * 2);
 	tell(h, "unlinger", "done");
