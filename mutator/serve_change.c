@@ -14,8 +14,8 @@
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
 
-/* A note for people for each refused point, the first ones by name. */
-static void note_refused(json_t *notes, const struct instance *i)
+/* A note for people for each refused point, the first ones by name, that begins with `whose`. */
+static void note_refused(json_t *notes, const struct instance *i, const char *whose)
 {
 	char text[1400];
 
@@ -23,14 +23,14 @@ static void note_refused(json_t *notes, const struct instance *i)
 		const struct refused_point *r = &i->refused[n];
 
 		if (r->why)
-			snprintf(text, sizeof(text), "refused: %.600s: %.600s", r->where, r->why);
+			snprintf(text, sizeof(text), "%s: %.600s: %.600s", whose, r->where, r->why);
 		else
-			snprintf(text, sizeof(text), "refused: %.600s: %s (%s)", r->where,
+			snprintf(text, sizeof(text), "%s: %.600s: %s (%s)", whose, r->where,
 				 refusal_text(r->refusal), refusal_name(r->refusal));
 		json_array_append_new(notes, serve_text(text));
 	}
 	if (i->refused_count > REFUSED_SHOWN) {
-		snprintf(text, sizeof(text), "refused: %zu more of %s; `dinst points` lists them",
+		snprintf(text, sizeof(text), "%s: %zu more of %s; `dinst points` lists them", whose,
 			 i->refused_count - REFUSED_SHOWN, i->focus);
 		json_array_append_new(notes, serve_text(text));
 	}
@@ -58,17 +58,39 @@ static void note_pending(json_t *notes, const struct session *s, const struct in
 	json_array_append_new(notes, serve_text(text));
 }
 
-static json_t *refused_json(const struct refused_point *list, size_t count)
+static void append_refused(json_t *rows, const struct refused_point *list, size_t count)
 {
-	json_t *rows = json_array();
-
 	for (size_t n = 0; n < count; n++)
 		json_array_append_new(
 			rows, json_pack("{s:o, s:s, s:o}", "where", serve_text(list[n].where),
 					"reason", refusal_name(list[n].refusal), "text",
 					serve_text(list[n].why ? list[n].why
 							       : refusal_text(list[n].refusal))));
-	return rows;
+}
+
+/*
+ * What could not be instrumented for an instance, nor for the constraints that guard it, which others may have, too:
+ * its value lacks that. Returns how many points; rows for programs and notes for people are added where asked for.
+ */
+static size_t tell_refused(const struct instance *i, json_t *rows, json_t *left_out, json_t *notes)
+{
+	size_t count = 0;
+
+	for (size_t n = 0; n <= i->flag_count; n++) {
+		const struct instance *part = n ? i->flags[n - 1] : i;
+
+		/* Hooks do nothing for the value. */
+		if (n && (!part->has_key || part->raw))
+			continue;
+		count += part->refused_count;
+		if (rows)
+			append_refused(rows, part->refused, part->refused_count);
+		if (left_out)
+			append_refused(left_out, part->left_out, part->left_out_count);
+		if (notes)
+			note_refused(notes, part, n ? "refused for a constraint" : "refused");
+	}
+	return count;
 }
 
 /* Names of the text's lists that this program does not have, and the like. */
@@ -84,18 +106,17 @@ static json_t *skipped_json(const struct instance *i)
 static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 {
 	const struct instance *source = instance_source(i);
+	json_t *refused = json_array(), *left_out = json_array(), *row, *events;
+	const size_t count = tell_refused(source, refused, left_out, NULL);
 	size_t points, pending;
-	json_t *row, *events;
 
 	instance_points(i, &points, &pending);
 	row = json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:f}", "id",
 			(json_int_t)i->id, "metric", i->metric, "focus", serve_text(i->focus),
-			"points", (json_int_t)points, "refused", (json_int_t)source->refused_count,
-			"pending", (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
-			refused_json(source->refused, source->refused_count), "left_out",
-			refused_json(source->left_out, source->left_out_count), "skipped",
-			skipped_json(source), "shared", i->source != NULL, "predicted_ns",
-			(double)source->cost_ps / 1000);
+			"points", (json_int_t)points, "refused", (json_int_t)count, "pending",
+			(json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons", refused,
+			"left_out", left_out, "skipped", skipped_json(source), "shared",
+			i->source != NULL, "predicted_ns", (double)source->cost_ps / 1000);
 	if (source->plan && source->plan->own_calls)
 		json_object_set_new(row, "own_calls",
 				    json_integer((json_int_t)source->plan->own_calls));
@@ -206,8 +227,8 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 		instance_points(instance, &points, &pending);
 		if (pending)
 			note_pending(notes, s, instance, pending);
-		partial = partial || pending || instance_source(instance)->refused_count;
-		note_refused(notes, instance_source(instance));
+		if (tell_refused(instance_source(instance), NULL, NULL, notes) || pending)
+			partial = true;
 		if (instance->unwalked)
 			note_unwalked(notes, instance);
 		json_array_append_new(rows, instance_row(instance, inserted.stop_ns));

@@ -3,6 +3,8 @@
  * daemon_real.c - the whole way from dinst to a target and back, with the real
  * mutator: exact counts, a mutator that is killed in between, exec, stop.
  */
+#include <stdbool.h>
+
 #include "tests/live/daemon_calls.h"
 
 static struct output *o;
@@ -328,13 +330,70 @@ static void types_are_lost(void **state)
 	end_calls(&p);
 }
 
+/* Inserts it; returns how many points are said to be refused, of `function` among them. */
+static json_int_t insert_partly(const char *metric, const char *function)
+{
+	json_t *row, *reason;
+	json_int_t count;
+	bool told = false;
+	size_t n;
+
+	run_dinst(o, "insert %s /Code/partly --json", metric);
+	if (o->status != 3)
+		fail_msg("%s: %d: %.500s%.500s", metric, o->status, o->out, o->err);
+	row = json_loads(o->out, JSON_DISABLE_EOF_CHECK, NULL);
+	assert_non_null(row);
+	count = json_integer_value(json_object_get(row, "refused"));
+	assert_int_equal(json_array_size(json_object_get(row, "reasons")), count);
+	json_array_foreach(json_object_get(row, "reasons"), n, reason) told |=
+		strstr(json_string_value(json_object_get(reason, "where")), function) != NULL;
+	assert_true(told);
+	json_decref(row);
+	return count;
+}
+
+/*
+ * What could not be instrumented for a constraint is told of whatever it guards, also where another one has
+ * it already: the values lack it.
+ */
+static void constraints_are_partly_kept(void **state)
+{
+	struct program p;
+	json_int_t refused;
+
+	(void)state;
+	start_program(&p, "partly");
+	hear_line(&p, "ready");
+	run_dinst(o, "attach %d", (int)p.pid);
+	assert_int_equal(o->status, 0);
+	refused = insert_partly("active", "odd");
+	assert_true(refused > 0);
+	assert_null(strstr(o->err, "for a constraint"));
+	assert_int_equal(insert_partly("alloc_calls", "odd"), refused);
+	assert_non_null(strstr(o->err, "refused for a constraint: "));
+	assert_int_equal(insert_partly("alloc_bytes", "odd"), refused);
+	assert_non_null(strstr(o->err, "refused for a constraint: "));
+	go(&p, 10);
+	run_dinst(o, "remove --all");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "insert alloc_calls /Code/partly/even --json");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	end_calls(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(types_are_lost),      cmocka_unit_test(counts_are_exact),
-		cmocka_unit_test(mutator_is_killed),   cmocka_unit_test(daemon_is_killed),
-		cmocka_unit_test(exec_from_the_start), cmocka_unit_test(memory_goes_back),
+		cmocka_unit_test(types_are_lost),
+		cmocka_unit_test(counts_are_exact),
+		cmocka_unit_test(mutator_is_killed),
+		cmocka_unit_test(daemon_is_killed),
+		cmocka_unit_test(exec_from_the_start),
+		cmocka_unit_test(memory_goes_back),
 		cmocka_unit_test(group_is_ended),
+		cmocka_unit_test(constraints_are_partly_kept),
 	};
 
 	return cmocka_run_group_tests_name("daemon_real", tests, setup, teardown);
