@@ -273,6 +273,26 @@ static void what_cannot_be_asked(void **state)
 	harness_end(h, 0);
 }
 
+/* What is jumped to through a pointer is called, too: no call in the code leads there. */
+static void jumps_through_pointers(void **state)
+{
+	struct harness *h = *state;
+	json_t *rows = NULL;
+	int64_t calls;
+	char pid[16];
+
+	harness_start(h, "call_tree", "5000", NULL);
+	snprintf(pid, sizeof(pid), "%d", (int)h->pid);
+	assert_int_equal(harness_dinst(h, &rows, "graph", "-p", pid, "relay", "-d", "1"), 0);
+	calls = calls_at(rows, "relay");
+	assert_true(calls > 10);
+	assert_in_range(calls_at(rows, "relay/passer"), calls - 2, calls);
+	assert_in_range(calls_at(rows, "relay/sender"), calls - 2, calls);
+	json_decref(rows);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* Nobody calls it: what the code says is believed, and nothing is counted. */
 static void never_called(void **state)
 {
@@ -299,6 +319,8 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(all_files, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(what_cannot_be_asked, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(jumps_through_pointers, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(never_called, harness_setup, harness_teardown),
 	};

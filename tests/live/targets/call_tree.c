@@ -9,6 +9,7 @@
  *     qsort               of libc, calls compare back
  *     recurse             five deep
  *   leaf                  also called outside of work
+ *   relay                 calls passer, which jumps to sender through a pointer
  *
  * `call_tree US`: so many microseconds between two rounds. Runs until its standard input ends.
  */
@@ -101,12 +102,33 @@ CALLED void work(long round)
 	sink++;
 }
 
+CALLED void sender(void)
+{
+	sink++;
+}
+
+void (*volatile senders[2])(void) = {sender, sender};
+
+/* Ends by a jump through a pointer. */
+CALLED void passer(long round)
+{
+	sink++;
+	senders[round % 2]();
+}
+
+CALLED void relay(long round)
+{
+	passer(round);
+	sink++;
+}
+
 static void *run(void *arg)
 {
 	(void)arg;
 	for (long round = 0; !stop; round++) {
 		leaf();
 		work(round);
+		relay(round);
 		usleep(pause_us);
 	}
 	return NULL;
