@@ -138,6 +138,22 @@ static void note_unwalked(json_t *notes, const struct instance *i)
 	json_array_append_new(notes, serve_text(text));
 }
 
+/* Of one that shares what was there: what ran before it came is none of its value. */
+static int note_running(json_t *notes, struct instance *i)
+{
+	struct dinst_error e = {0};
+	const int status = values_keep_running(i, &e);
+	char text[DINST_ERROR_TEXT + 400];
+
+	if (status >= 0)
+		return status;
+	snprintf(text, sizeof(text),
+		 "%.300s: what ran when it came could not be read, and is in its value: %s",
+		 i->focus, e.text);
+	json_array_append_new(notes, serve_text(text));
+	return status;
+}
+
 /* That its timers go by another clock than the processor's. */
 static bool has_wall_clock(const struct instance *i)
 {
@@ -219,11 +235,10 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	notes = json_array();
 	for (size_t i = 0; i < inserted.count; i++) {
 		struct instance *instance = inserted.instances[i];
-		struct dinst_error ignored = {0};
 		size_t points, pending;
 
-		/* If that cannot be read, values cannot be either. */
-		values_keep_running(instance, &ignored);
+		if (note_running(notes, instance) < 0)
+			partial = true;
 		instance_points(instance, &points, &pending);
 		if (pending)
 			note_pending(notes, s, instance, pending);

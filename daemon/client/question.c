@@ -444,14 +444,28 @@ void question_progress(struct question *q, const char *format, ...)
 
 /* ------------------------------------------------------------------ leaving */
 
+/* What had to stay, and what takes it out: the mutator knows when that can be done. */
+static int report_left(struct question *q, const json_t *answer)
+{
+	const json_t *note = json_array_get(json_object_get(answer, "notes"), 0);
+	const long long left = json_integer_value(json_object_get(answer, "left"));
+
+	if (json_is_string(note))
+		return report_text(q->c, DINST_FAILED, "%lld places had to stay for now: %s", left,
+				   json_string_value(note));
+	return report_text(q->c, DINST_FAILED,
+			   "%lld places had to stay for now: dinst repair %d takes them out", left,
+			   (int)q->pid);
+}
+
 /* What was inserted goes, and the session if it was made for this. `failed`: and it was told why. */
 static int leave(struct question *q, bool failed)
 {
 	struct dinst_error e = {0, ""};
 	json_t *params, *answer = NULL;
+	int err, status = EXIT_DONE;
 	bool unknown;
 	json_int_t left;
-	int err;
 
 	/* cut off: by a second signal, or by the daemon's end, which nobody need have noticed */
 	if (q->c->link.fd < 0 && link_interrupted)
@@ -471,24 +485,19 @@ static int leave(struct question *q, bool failed)
 		note(q->c, "detached: %lld places restored, stopped for %lld us",
 		     (long long)json_integer_value(json_object_get(answer, "restored")),
 		     (long long)json_integer_value(json_object_get(answer, "stop_us")));
-	json_decref(answer);
-	if (link_interrupted) {
+	if (link_interrupted)
 		note(q->c, "the daemon takes out what is left");
-		return EXIT_DONE;
-	}
-	if (unknown)
-		return report_text(q->c, DINST_FAILED,
-				   "nobody could take out what is left: dinst repair %d does",
-				   (int)q->pid);
-	if (left > 0)
-		return report_text(
-			q->c, DINST_FAILED,
-			"%lld places had to stay for now: dinst repair %d takes them out",
-			(long long)left, (int)q->pid);
+	else if (unknown)
+		status = report_text(q->c, DINST_FAILED,
+				     "nobody could take out what is left: dinst repair %d does",
+				     (int)q->pid);
+	else if (left > 0)
+		status = report_left(q, answer);
 	/* where the target has ended nothing is left, and no session may be */
-	if (err && err != DINST_GONE && err != DINST_NO_SESSION)
-		return report(q->c, &e);
-	return EXIT_DONE;
+	else if (err && err != DINST_GONE && err != DINST_NO_SESSION)
+		status = report(q->c, &e);
+	json_decref(answer);
+	return status;
 }
 
 int question_end(struct question *q, int status)
