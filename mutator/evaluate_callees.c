@@ -164,23 +164,12 @@ static bool stub_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
 	return false;
 }
 
-bool leads_elsewhere(const struct module *m, const struct point *p)
-{
-	struct arch_insn insn;
-
-	if (p->part || (p->kind != POINT_CALL && p->kind != POINT_EXIT))
-		return false;
-	return p->kind == POINT_CALL || p->callee ||
-	       (decode_at(m, p->address, &insn) && insn.flow == ARCH_FLOW_JUMP_INDIRECT);
-}
-
-/* A call, or a jump to another function, through a place in memory that the loader fills. */
+/* A call through a place in memory that the loader fills. */
 static bool call_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
 {
 	struct arch_insn insn;
 
-	if (!decode_at(m, at, &insn) ||
-	    (insn.flow != ARCH_FLOW_CALL_INDIRECT && insn.flow != ARCH_FLOW_JUMP_INDIRECT) ||
+	if (!decode_at(m, at, &insn) || insn.flow != ARCH_FLOW_CALL_INDIRECT ||
 	    !(insn.flags & ARCH_INSN_PC_RELATIVE) || !image_slot_name(m->image, insn.data_ref))
 		return false;
 	*slot = insn.data_ref;
@@ -270,10 +259,12 @@ static int add_edges(struct evaluation *v, const struct function_ref *f, struct 
 
 	for (size_t i = 0; status >= 0 && i < plan->point_count; i++) {
 		const struct point *p = &plan->points[i];
+		/* A jump to another procedure calls it, too. */
+		const bool tail = p->kind == POINT_EXIT && p->callee;
 		struct call_edge edge = {.caller = *f};
 		bool known;
 
-		if (!leads_elsewhere(f->module, p))
+		if ((p->kind != POINT_CALL && !tail) || p->part)
 			continue;
 		status = callee_of(v, &(struct site_ref){*f, p->address, p->callee, true},
 				   &edge.callee, &known);

@@ -267,11 +267,6 @@ int exit_value(struct evaluation *v, struct value *out);
 
 /* evaluate_callees.c */
 bool decode_at(const struct module *m, vaddr_t at, struct arch_insn *insn);
-/*
- * True of a point where another function is called, or jumped to as the last thing that this one does. Which one the code
- * may not say: p->callee is 0 then.
- */
-bool leads_elsewhere(const struct module *m, const struct point *p);
 /* The function that a call leads to, as far as that is known. */
 int callee_of(struct evaluation *v, const struct site_ref *site, struct function_ref *out,
 	      bool *known);
