@@ -176,6 +176,13 @@ static bool call_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
 	return true;
 }
 
+bool leads_on(const struct point *p)
+{
+	const bool tail = p->kind == POINT_EXIT && (p->callee || p->through_pointer);
+
+	return (p->kind == POINT_CALL || tail) && !p->part;
+}
+
 int callee_of(struct evaluation *v, const struct site_ref *site, struct function_ref *out,
 	      bool *known)
 {
@@ -259,12 +266,10 @@ static int add_edges(struct evaluation *v, const struct function_ref *f, struct 
 
 	for (size_t i = 0; status >= 0 && i < plan->point_count; i++) {
 		const struct point *p = &plan->points[i];
-		/* A jump to another procedure calls it, too. */
-		const bool tail = p->kind == POINT_EXIT && p->callee;
 		struct call_edge edge = {.caller = *f};
 		bool known;
 
-		if ((p->kind != POINT_CALL && !tail) || p->part)
+		if (!leads_on(p))
 			continue;
 		status = callee_of(v, &(struct site_ref){*f, p->address, p->callee, true},
 				   &edge.callee, &known);

@@ -267,7 +267,9 @@ int exit_value(struct evaluation *v, struct value *out);
 
 /* evaluate_callees.c */
 bool decode_at(const struct module *m, vaddr_t at, struct arch_insn *insn);
-/* The function that a call leads to, as far as that is known. */
+/* A call, or a jump to another function, which calls it, too; once, however many parts the point has. */
+bool leads_on(const struct point *p);
+/* The function that a call or such a jump leads to, as far as that is known. */
 int callee_of(struct evaluation *v, const struct site_ref *site, struct function_ref *out,
 	      bool *known);
 /* Functions that call one of `functions`, or jump to it. */

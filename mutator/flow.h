@@ -188,6 +188,9 @@ bool flow_is_exit(const struct flow *f, size_t at);
 /* Where that exit has its point: there, or where the return address leaves the stack. */
 size_t flow_exit_point(const struct flow *f, size_t at);
 
+/* True if insns[at], which has the point of an exit, jumps to what a register or memory holds. */
+bool flow_is_pointer_jump(const struct flow *f, size_t at);
+
 /* True if control runs from insns[at] over the end of the function, into what is behind. */
 bool flow_falls_out(const struct flow *f, size_t at);
 

@@ -262,6 +262,13 @@ size_t flow_exit_point(const struct flow *f, size_t at)
 	return !none && to & from & ~arch_always_live ? at - 2 : at;
 }
 
+bool flow_is_pointer_jump(const struct flow *f, size_t at)
+{
+	struct indirect jump;
+
+	return flow_jumps_indirectly(f, at, &jump);
+}
+
 static void mark_data_of(struct flow *f, const struct arch_insn *insn)
 {
 	struct arch_memory m[ARCH_MEMORY_MAX];

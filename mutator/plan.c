@@ -45,6 +45,8 @@ static int add_wish(struct planning *p, enum point_kind kind, vaddr_t address, l
 
 	if (kind == POINT_EXIT && insn >= 0 && p->flow.insns.items[insn].flow == ARCH_FLOW_BRANCH)
 		point.place = PLACE_TAKEN;
+	if (kind == POINT_EXIT && insn >= 0 && !callee)
+		point.through_pointer = flow_is_pointer_jump(&p->flow, (size_t)insn);
 	return plan_add(p, &point, insn, e);
 }
 

@@ -145,6 +145,8 @@ struct point {
 	enum point_place place : 8;
 	/* Behind a call: only after what it returns has been, or may have been, overwritten. */
 	bool late;
+	/* An exit that is no return: a jump to what a register or memory holds, of whatever form. */
+	bool through_pointer;
 };
 
 /*

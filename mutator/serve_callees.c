@@ -31,11 +31,10 @@ int callees_add(struct evaluation *v, const struct function_ref *f, struct funct
 
 	for (size_t i = 0; status >= 0 && i < plan->point_count; i++) {
 		const struct point *p = &plan->points[i];
-		const bool tail = p->kind == POINT_EXIT && p->callee;
 		struct function_ref callee;
 		bool known;
 
-		if ((p->kind != POINT_CALL && !tail) || p->part)
+		if (!leads_on(p))
 			continue;
 		status = callee_of(v, &(struct site_ref){*f, p->address, p->callee, true}, &callee,
 				   &known);

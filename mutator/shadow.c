@@ -89,6 +89,7 @@ void shadow_refuse(const struct image *img, struct function_plan *plan)
 				.address = plan->points[kept - 1].address,
 				.window = -1,
 				.callee = plan->points[kept - 1].callee,
+				.through_pointer = plan->points[kept - 1].through_pointer,
 				.live = arch_all_live,
 			};
 	}

@@ -30,7 +30,7 @@ struct graph_function {
 	bool asked;		       /* its callees are known */
 	bool follows;		       /* it is in the events */
 	bool hot;		       /* it is called so often that it is not */
-	size_t unknown;		       /* calls in it through pointers */
+	size_t unknown;		       /* calls and jumps out of it through pointers */
 	size_t *callees, callee_count; /* indices */
 };
 

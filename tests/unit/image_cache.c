@@ -92,7 +92,7 @@ static bool same_point(const struct point *a, const struct point *b)
 	return a->kind == b->kind && a->tactic == b->tactic && a->refusal == b->refusal &&
 	       a->place == b->place && a->part == b->part && a->address == b->address &&
 	       a->window == b->window && a->insn == b->insn && a->callee == b->callee &&
-	       a->live == b->live;
+	       a->live == b->live && a->through_pointer == b->through_pointer;
 }
 
 static bool same_window(const struct window *a, const struct window *b)

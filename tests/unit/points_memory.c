@@ -141,7 +141,7 @@ static const char *differ(const struct function_plan *a, const struct function_p
 		if (x->address != y->address || x->callee != y->callee || x->window != y->window ||
 		    x->part != y->part || x->insn != y->insn || x->kind != y->kind ||
 		    x->tactic != y->tactic || x->refusal != y->refusal || x->place != y->place ||
-		    x->late != y->late)
+		    x->late != y->late || x->through_pointer != y->through_pointer)
 			return "a point";
 		if (x->live != y->live)
 			return "what is live at a point";
