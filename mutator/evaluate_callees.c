@@ -164,12 +164,13 @@ static bool stub_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
 	return false;
 }
 
-/* A call through a place in memory that the loader fills. */
+/* A call, or a jump, through a place in memory that the loader fills. */
 static bool call_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
 {
 	struct arch_insn insn;
 
-	if (!decode_at(m, at, &insn) || insn.flow != ARCH_FLOW_CALL_INDIRECT ||
+	if (!decode_at(m, at, &insn) ||
+	    (insn.flow != ARCH_FLOW_CALL_INDIRECT && insn.flow != ARCH_FLOW_JUMP_INDIRECT) ||
 	    !(insn.flags & ARCH_INSN_PC_RELATIVE) || !image_slot_name(m->image, insn.data_ref))
 		return false;
 	*slot = insn.data_ref;

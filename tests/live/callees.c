@@ -69,6 +69,13 @@ static void jumps_through_pointers(void **state)
 	leads_to("to_guarded", "", 1);
 }
 
+/* fear E5, F3: -fno-plt: a jump through the table leads where a call through it does */
+static void jumps_through_the_table(void **state)
+{
+	(void)state;
+	leads_to("to_library", "libc.so.6:strtol", 0);
+}
+
 /* fear E5: what is come to by a jump through a pointer only is in the tree */
 static void graph_of_a_jump(void **state)
 {
@@ -93,6 +100,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jumps_through_pointers),
+		cmocka_unit_test(jumps_through_the_table),
 		cmocka_unit_test(graph_of_a_jump),
 	};
 
