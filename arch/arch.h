@@ -242,7 +242,7 @@ bool arch_adds(const struct arch_insn *insn);
 bool arch_makes(const struct arch_insn *insn, uint64_t held, uint64_t *made);
 /* True if it makes a register the lower part of another one, or of itself, extended by zeros or by the sign. */
 bool arch_extends(const struct arch_insn *insn);
-/* True if it makes a whole register 0 and does nothing else but change flags. */
+/* True if it makes a whole register 0 and does nothing else, flags apart. */
 bool arch_clears(const struct arch_insn *insn);
 
 /*

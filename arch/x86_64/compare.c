@@ -237,14 +237,32 @@ bool arch_extends(const struct arch_insn *insn)
 	return (l.map == 0 && l.opcode == 0x63) || (l.map == 1 && (l.opcode & 0xf6) == 0xb6);
 }
 
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+/* b8 to bf; c7 /0: mov of a constant to a register. */
+static bool moves_constant(const struct x86_layout *l)
+{
+	return (l->opcode & 0xf8) == 0xb8 ||
+	       (l->opcode == 0xc7 && x86_extension(l) == 0 && !x86_is_memory(l));
+}
+
+/* 8 and 16 bits keep the rest of a register. */
 bool arch_clears(const struct arch_insn *insn)
 {
 	struct x86_layout l;
 
 	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK || l.encoding != X86_LEGACY ||
-	    ((l.prefixes & PREFIX_66) && !(l.rex & REX_W)) || l.map != 0 || !l.modrm_offset ||
-	    x86_is_memory(&l))
+	    ((l.prefixes & PREFIX_66) && !(l.rex & REX_W)) || l.map != 0)
 		return false;
+	if (moves_constant(&l))
+		return is_zero(insn->bytes + l.imm_offset, l.imm_size);
 	/* xor of a register with itself */
-	return (l.opcode == 0x31 || l.opcode == 0x33) && x86_reg(&l) == x86_rm(&l);
+	return (l.opcode == 0x31 || l.opcode == 0x33) && !x86_is_memory(&l) &&
+	       x86_reg(&l) == x86_rm(&l);
 }

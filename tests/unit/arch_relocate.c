@@ -329,16 +329,46 @@ static void test_extensions(void **state)
 	}
 }
 
-/* A register and itself, all of it. */
+/* What makes a register 0, all of it. */
 static void test_zeros(void **state)
 {
 	static const struct {
 		const char *text;
 		bool clears;
 	} cases[] = {
-		{"31d2", true},	 {"33c0", true},    {"4831c0", true},  {"4d31e4", true},
-		{"31c2", false}, {"4131c0", false}, {"6631c0", false}, {"3112", false},
-		{"30c0", false}, {"29c0", false},   {"09c0", false},   {"b800000000", false},
+		{"31d2", true},
+		{"33c0", true},
+		{"4831c0", true},
+		{"4d31e4", true},
+		{"31c2", false},
+		{"4131c0", false},
+		{"6631c0", false},
+		{"3112", false},
+		{"30c0", false},
+		{"29c0", false},
+		{"09c0", false},
+		/* mov of 0: eax, r8d, rax, r8, also with both prefixes; eax, rax, r15 by the other form */
+		{"b800000000", true},
+		{"41b800000000", true},
+		{"48b80000000000000000", true},
+		{"49b80000000000000000", true},
+		{"6649b80000000000000000", true},
+		{"c7c000000000", true},
+		{"48c7c000000000", true},
+		{"49c7c700000000", true},
+		/* of other numbers, of a part, to memory; xbegin */
+		{"b801000000", false},
+		{"b800000080", false},
+		{"48b80000000001000000", false},
+		{"48c7c000000080", false},
+		{"b000", false},
+		{"41b000", false},
+		{"c6c000", false},
+		{"66b80000", false},
+		{"66c7c00000", false},
+		{"c70000000000", false},
+		{"48c7450800000000", false},
+		{"c7f800000000", false},
 	};
 
 	(void)state;

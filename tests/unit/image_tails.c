@@ -29,6 +29,8 @@ static void test_summed(void **state)
 	(void)state;
 	assert_int_equal(leaving("l_summed"), 1);
 	assert_false(is_unresolved("l_summed"));
+	assert_int_equal(leaving("l_summed_moved"), 1);
+	assert_false(is_unresolved("l_summed_moved"));
 }
 
 /* fear E5: a switch's jump is none of them, also if a pointer comes to it, or its address was put aside */

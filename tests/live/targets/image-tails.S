@@ -88,6 +88,19 @@
 	jmp	1b
 	.size	l_summed, . - l_summed
 
+	/* the same by a move, where flags are kept. */
+	function l_summed_moved
+	push	%rbx
+	mov	%rdi, %rbx
+	cmpw	$-15, 6(%rsi)
+	mov	$0, %edx
+	je	1f
+	mov	(%rbx), %rdx
+1:	add	8(%rsi), %rdx
+	pop	%rbx
+	jmp	*%rdx
+	.size	l_summed_moved, . - l_summed_moved
+
 	/* And switches, of which one jump is that of a pointer, too, */
 	function s_joined
 	cmp	$1, %edi
