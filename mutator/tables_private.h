@@ -10,6 +10,7 @@
  *   tables_stores.c   what it puts aside in its frame
  *   tables_strides.c  jumps into rows of equal pieces of code
  *   tables_whole.c    tables of whole addresses that are operands
+ *   tables_bounds.c   where one of those ends
  *   tables_targets.c  the tables of a finished flow, a jump at a time
  *   tables_image.c    those of the whole image (freemap_tables.h)
  */
@@ -90,6 +91,12 @@ bool flow_odd_is_riddle(const struct arch_insn *insn);
 int flow_count_labels(struct flow *f, struct dinst_error *e);
 /* True if the jump leads to an entry, of the function's own, of a table whose address is an operand. */
 bool flow_jumps_by_table(const struct flow *f, const struct indirect *jump);
+
+/*
+ * tables_bounds.c: how many entries a switch's table has at least, of which insns[at] takes the one that register
+ * `index` (one bit) counts, as the comparison in front of it tells; 0: nobody knows.
+ */
+uint64_t flow_entries_bound(const struct flow *f, size_t at, arch_regset index);
 
 /*
  * tables_strides.c: follows where the indirect jump insns[at] may lead if that is

@@ -7,7 +7,7 @@
  * jumps nobody knows which are gotos. What a switch's table has is not meant: only the
  * jump by it reads that. But a table of which the function does anything else, or whose
  * address it has in another way, may be where a goto's labels come from. So may what lies behind
- * a switch's table, of which nobody knows where it ends, if a jump takes entries from somewhere else.
+ * a switch's table, where nobody knows that it has ended, if a jump takes entries from somewhere else.
  */
 #include "mutator/freemap_tables.h"
 #include "mutator/tables_private.h"
@@ -195,9 +195,41 @@ static bool names_table(const struct flow *f, const struct arch_insn *insn)
 	return false;
 }
 
+/* Right behind the entries that the switch has whose jump insns[at] takes one for; 0: nobody knows. */
+static vaddr_t end_of_table(const struct flow *f, size_t at)
+{
+	const struct arch_insn *taking = &f->insns.items[at];
+	const uint64_t count = flow_entries_bound(f, at, flow_address_registers(taking));
+
+	return count ? taken_from(taking) + count * sizeof(vaddr_t) : 0;
+}
+
+static bool is_listed(const struct vaddr_list *list, vaddr_t v)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->items[i] == v)
+			return true;
+	return false;
+}
+
+/* True if behind the tables that the function jumps by, and has by nothing else, there may be more of its own. */
+static bool may_go_on(const struct flow *f, const struct vaddr_list *tables)
+{
+	for (size_t i = 0; i < f->insns.count; i++) {
+		vaddr_t end, target;
+
+		if (!names_table(f, &f->insns.items[i]))
+			continue;
+		end = end_of_table(f, i);
+		if (!end || (own_entry(f, end, &target) && !is_listed(tables, end)))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Adds the tables that the function jumps by. *only is false if a table is used for anything
- * else, or others are jumped by. Negative without memory.
+ * else, or others may be jumped by. Negative without memory.
  */
 static int find_tables(const struct flow *f, struct vaddr_list *tables, bool *only)
 {
@@ -213,7 +245,7 @@ static int find_tables(const struct flow *f, struct vaddr_list *tables, bool *on
 		if (*only)
 			r = vaddr_list_add(tables, taken_from(&f->insns.items[i]));
 	}
-	*only = *only && !(tables->count && jumps_by_register(f));
+	*only = *only && !(tables->count && jumps_by_register(f) && may_go_on(f, tables));
 	return r;
 }
 

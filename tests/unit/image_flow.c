@@ -487,6 +487,21 @@ static void test_exits_fixed(void **state)
 	assert_int_equal(exits_of("x_beside_load"), 3);
 }
 
+/* fear E5: where a switch's table has ended, as what was compared says, a tail call beside it is an exit; else not */
+static void test_bounds_fixed(void **state)
+{
+	static const char *const unbounded[] = {"x_beside_other", "x_beside_changed",
+						"x_beside_flags", "x_beside_fewer"};
+
+	(void)state;
+	assert_int_equal(leaving("x_bound"), 1);
+	assert_int_equal(leaving("x_bound_twice"), 1);
+	assert_int_equal(leaving("x_bound_all"), 1);
+	for (size_t i = 0; i < sizeof(unbounded) / sizeof(*unbounded); i++)
+		if (leaving(unbounded[i]))
+			fail_msg("%s: it is left by a jump", unbounded[i]);
+}
+
 /* fear C4: where the function ends nothing is behind what loads an entry: `make valgrind` sees who reads on */
 static void test_last_loads_entry(void **state)
 {
@@ -549,6 +564,7 @@ int main(void)
 	};
 	const struct CMUnitTest fixed[] = {cmocka_unit_test(test_jumps_fixed),
 					   cmocka_unit_test(test_exits_fixed),
+					   cmocka_unit_test(test_bounds_fixed),
 					   cmocka_unit_test(test_last_loads_entry),
 					   cmocka_unit_test(test_labels_late)};
 	int failed;

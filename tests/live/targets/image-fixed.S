@@ -155,6 +155,74 @@ FN x_beside_load
 .Lxl:	jmp *%rax
 END x_beside_load
 
+	/* Switches whose tables have ended behind the entries that were compared for, beside a tail call by a table: */
+FN x_bound
+	cmp $1, %edx
+	ja .Lxm2
+	mov %edx, %eax
+	jmp *.Lxmtab(, %rax, 8)
+.Lxm0:	mov $1, %eax
+	ret
+.Lxm1:	mov $2, %eax
+	ret
+.Lxm2:	mov 8(%rdi, %rsi, 8), %rax
+	mov %edx, %edi
+	jmp *%rax
+END x_bound
+
+	/* of a byte, and of a number in memory that is loaded once more; one table is right behind the other, */
+FN x_bound_twice
+	cmp $2, %dl
+	jae .Lxn2
+	movzbl %dl, %edx
+	nop
+	mov .Lxntab(, %rdx, 8), %rax
+	jmp *%rax
+.Lxn0:	mov $1, %eax
+	ret
+.Lxn1:	mov $2, %eax
+	ret
+.Lxn2:	cmpl $1, 4(%rdi)
+	ja .Lxn5
+	je .Lxn3
+	mov 4(%rdi), %eax
+	jmp *.Lxntab2(, %rax, 8)
+.Lxn3:	mov $3, %eax
+	ret
+.Lxn4:	mov $4, %eax
+	ret
+.Lxn5:	jmp *8(%rdi, %rsi, 8)
+END x_bound_twice
+
+	/* And of those that have more behind them nobody knows where they end: what was compared is something else, */
+.macro BESIDE name, label, compared, asked, made
+FN \name
+	\compared
+	\asked
+	ja .L\label\()2
+	\made
+	jmp *.L\label\()tab(, %rdi, 8)
+.L\label\()0: ret
+.L\label\()1: ret
+.L\label\()3: ret
+.L\label\()4: ret
+.L\label\()2: jmp *(%rcx, %rsi, 8)
+END \name
+	.section .rodata
+	.p2align 3
+.L\label\()tab: .quad .L\label\()0, .L\label\()1, .L\label\()3, .L\label\()4, 0
+	.text
+.endm
+	BESIDE x_beside_other, xo, <cmp $3, %esi>, nop, <mov %edi, %edi>
+	/* has changed since, */
+	BESIDE x_beside_changed, xp, <cmp $3, %edi>, nop, <shr %edi>
+	/* or is not what the branch asks for: it has fewer, perhaps. */
+	BESIDE x_beside_flags, xq, <cmp $3, %edi>, <cmp $1, %esi>, <mov %edi, %edi>
+	/* As many were compared for: those behind are not the switch's. */
+	BESIDE x_beside_fewer, xr1, <cmp $1, %edi>, nop, <mov %edi, %edi>
+	/* All were. */
+	BESIDE x_bound_all, xs1, <cmp $3, %edi>, nop, <mov %edi, %edi>
+
 	/* By a table of functions, of which it is one. */
 FN x_handlers
 	mov %esi, %esi
@@ -221,6 +289,9 @@ END x_pushed
 .Lxgtab: .quad .Lxg0, .Lxg1, .Lxg3, .Lxg4, 0
 .Lxltab: .quad .Lxl0, .Lxl1, .Lxl3, .Lxl4, 0
 .Lxktab: .quad .Lxk0, .Lxk1, 0
+.Lxmtab: .quad .Lxm0, .Lxm1, 0
+.Lxntab: .quad .Lxn0, .Lxn1
+.Lxntab2: .quad .Lxn3, .Lxn4, 0
 .Lxhtab: .quad x_handlers, callee, x_handlers
 
 	.data
