@@ -41,12 +41,24 @@ static void test_switches(void **state)
 	assert_int_equal(leaving("s_spilled"), 0);
 }
 
+/* fear C4: nor is one to the sum of what is in memory and of an entry, or of a multiple, by whichever way */
+static void test_entries(void **state)
+{
+	static const char *const names[] = {"r_entry", "r_byte", "r_row"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (leaving(names[i]) || !is_unresolved(names[i]))
+			fail_msg("%s: it is taken to be left by a jump", names[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tail_calls),
 		cmocka_unit_test(test_summed),
 		cmocka_unit_test(test_switches),
+		cmocka_unit_test(test_entries),
 	};
 
 	return cmocka_run_group_tests(tests, open_target, close_target);

@@ -134,7 +134,49 @@
 	ret
 	.size	s_spilled, . - s_spilled
 
+	/* What is added to something elsewhere is a word by one way, but by the other one is an entry of a table, */
+	function r_entry
+	test	%edi, %edi
+	js	1f
+	movslq	(%rcx,%rdi,4), %rdx
+2:	add	8(%rsi), %rdx
+	jmp	*%rdx
+1:	mov	(%rbx), %rdx
+	jmp	2b
+	.size	r_entry, . - r_entry
+
+	/* also of one byte, and counted from a place that the function has put there; */
+	function r_byte
+	lea	bytes(%rip), %rcx
+	lea	from(%rip), %rax
+	mov	%rax, 8(%rsi)
+	test	%edi, %edi
+	js	1f
+	movzbl	(%rcx,%rdi), %edx
+2:	add	8(%rsi), %rdx
+	jmp	*%rdx
+1:	mov	(%rbx), %rdx
+	jmp	2b
+from:	inc	%eax
+	inc	%eax
+	ret
+	.size	r_byte, . - r_byte
+
+	/* or the word is multiplied. */
+	function r_row
+	lea	row(%rip), %rax
+	mov	%rax, 8(%rsi)
+	mov	(%rbx), %rdx
+	add	%rdx, %rdx
+	add	8(%rsi), %rdx
+	jmp	*%rdx
+row:	inc	%eax
+	inc	%eax
+	ret
+	.size	r_row, . - r_row
+
 	.section .rodata
+bytes:	.byte	0, 2, 0, 2
 	.p2align 4
 joined:	.long	3b - joined, 4b - joined
 	.quad	0x7fffffff7fffffff
