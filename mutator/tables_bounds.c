@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tables_bounds.c - where a switch's table of whole addresses ends, as the comparison tells that keeps the switch
- * from taking what is behind it. Goes back from what takes an entry along the straight way only. If others come
- * in between, with more than was compared, the table is longer; that it is shorter no compiler makes. Only
- * which jumps are exits depends on it: the tables of switches are read on behind (tables.c).
+ * from taking what is behind it. Goes back from what takes an entry along the straight way, as long as no other one
+ * comes in between. Only which jumps are exits depends on it: the tables of switches are read on behind (tables.c).
  */
 #include "mutator/tables_private.h"
 
@@ -19,13 +18,11 @@ struct counter {
 	arch_regset address; /* the registers of its place */
 };
 
-/* True if control may go on from insns[at] to the next one. */
-static bool runs_on(const struct flow *f, size_t at)
+/* True if control comes to insns[at] from the instruction in front of it, and by no other way. */
+static bool is_run_into_only(const struct flow *f, size_t at)
 {
-	const struct arch_insn *insn = &f->insns.items[at];
-
-	return (insn->flow == ARCH_FLOW_NEXT || insn->flow == ARCH_FLOW_BRANCH) &&
-	       at + 1 < f->insns.count && insn->address + insn->length == insn[1].address;
+	return flow_is_run_into(f, at) && !(flow_marks(f, f->insns.items[at].address) &
+					    (MARK_LOOP | MARK_REFERRED | MARK_FOREIGN));
 }
 
 static bool is_same_place(const struct arch_memory *a, const struct arch_memory *b)
@@ -108,11 +105,13 @@ uint64_t flow_entries_bound(const struct flow *f, size_t at, arch_regset index)
 	struct counter c = {.reg = index};
 	arch_regset of = 0; /* the flags that a branch behind asks */
 
-	for (unsigned steps = 0; steps < LOOK_BACK && at > 0 && runs_on(f, at - 1); steps++) {
+	for (unsigned steps = 0; steps < LOOK_BACK && is_run_into_only(f, at); steps++) {
 		const struct arch_insn *insn = &f->insns.items[--at];
 		arch_regset reads, writes;
 
 		arch_effects(insn, &reads, &writes);
+		if (insn->flow != ARCH_FLOW_NEXT && insn->flow != ARCH_FLOW_BRANCH)
+			return 0;
 		if (insn->flow == ARCH_FLOW_BRANCH) {
 			asked = arch_condition(insn);
 			of = reads;

@@ -32,8 +32,8 @@ struct search {
 	const struct addition *sum;	  /* what was_loaded() looks for the parts of */
 	unsigned entries;		  /* enum loaded_flag of all that it has found */
 	bool unread;			  /* one may be of no table that has been read */
-	bool in_part;			  /* one is no whole word, or is of a row */
 	bool changed;			  /* what was loaded has been made something else since */
+	bool parted; /* on some way what was found was not loaded whole, or is no more what it was, or is a base */
 	bool lost; /* the address may be anything: the way back ends too early */
 	bool mild; /* what has no part of an address of the function's own leads out of it */
 	struct join {
@@ -116,8 +116,10 @@ static bool was_loaded_before(struct search *s, arch_regset wanted, size_t at, u
 	const bool changed = s->changed;
 
 	/* Then unchanged, perhaps. */
-	if (seen == SEEN_BEFORE && s->changed)
+	if (seen == SEEN_BEFORE && s->changed) {
 		s->entries |= LOADED_ODD;
+		s->parted = true;
+	}
 	if (seen == SEEN_BEFORE)
 		return true;
 	if (seen == SEEN_TOO_MANY || n == 0 || n > WAYS_MAX || is_led_to_by_table(s->f, at))
@@ -151,6 +153,7 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		arch_effects(def, &reads, &writes);
 		if (!(writes & wanted) && arch_changes(def) & wanted)
 			return false;
+		s->parted |= writes & wanted && is_address_of(def);
 		if (!(writes & wanted) || is_address_of(def))
 			continue;
 		/* Then the other part alone is the sum. */
@@ -165,7 +168,7 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 
 			s->entries |= entry | (s->changed ? LOADED_ODD : 0);
 			s->unread |= !(entry & LOADED_KNOWN);
-			s->in_part |= !(entry & LOADED_WHOLE);
+			s->parted |= !(entry & LOADED_WHOLE) || s->changed;
 			return true;
 		}
 		if (__builtin_popcountll(reads) != 1)
@@ -193,19 +196,9 @@ static enum origin loaded_or_computed(struct search *s, const struct addition *s
 }
 
 /*
- * True if all that was loaded are words, by whatever way, and nothing was made of them. What the function
- * has no address of code for may be untagged.
- */
-static bool are_words(const struct search *s, const struct search *parts)
-{
-	return parts->entries & LOADED_WHOLE && !parts->in_part &&
-	       (s->mild || !(parts->entries & LOADED_ODD));
-}
-
-/*
  * What is added is in memory: a base that was spilled, or an entry. Or two words
  * are added that are both elsewhere, where a module lies and how far in it
- * something is.
+ * something is: if that is so by whatever way control has come.
  */
 static enum origin added_from_memory(struct search *s, const struct addition *sum)
 {
@@ -216,7 +209,8 @@ static enum origin added_from_memory(struct search *s, const struct addition *su
 	if (entry & (LOADED_ODD | LOADED_LONG))
 		return entry & LOADED_ODD ? ORIGIN_ODD : ORIGIN_TABLE;
 	if (!(insn->flags & ARCH_INSN_STACK_OPERAND) &&
-	    was_loaded(&parts, sum->added, sum->at, 0) && are_words(s, &parts))
+	    was_loaded(&parts, sum->added, sum->at, 0) && parts.entries & LOADED_WHOLE &&
+	    !parts.parted)
 		return ORIGIN_WHOLE;
 	return loaded_or_computed(s, sum);
 }

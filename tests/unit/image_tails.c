@@ -44,7 +44,8 @@ static void test_switches(void **state)
 /* fear C4: nor is one to the sum of what is in memory and of an entry, or of a multiple, by whichever way */
 static void test_entries(void **state)
 {
-	static const char *const names[] = {"r_entry", "r_byte", "r_row"};
+	static const char *const names[] = {"r_entry",	     "r_byte",	       "r_row",
+					    "s_summed_base", "s_summed_entry", "s_summed_pieces"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)

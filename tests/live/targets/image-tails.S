@@ -134,6 +134,37 @@
 	ret
 	.size	s_spilled, . - s_spilled
 
+	/* What is in memory is added to a base that is computed after the same register was loaded for something else, */
+	function s_summed_base
+	mov	(%rdi), %rax
+	add	%rax, %rcx
+	lea	7f(%rip), %rax
+	add	(%rsi), %rax
+	jmp	*%rax
+7:	inc	%ecx
+	inc	%ecx
+	ret
+	.size	s_summed_base, . - s_summed_base
+
+	/* to an entry of a table, or to what is loaded whole, */
+	function s_summed_entry
+	cmpw	$-15, 6(%rsi)
+	je	8f
+	mov	(%rdi), %rdx
+	jmp	9f
+8:	movslq	(%rdi,%rcx,4), %rdx
+9:	add	8(%rsi), %rdx
+	jmp	*%rdx
+	.size	s_summed_entry, . - s_summed_entry
+
+	/* and to a number of pieces. */
+	function s_summed_pieces
+	mov	(%rdi), %rdx
+	shl	$2, %rdx
+	add	8(%rsi), %rdx
+	jmp	*%rdx
+	.size	s_summed_pieces, . - s_summed_pieces
+
 	/* What is added to something elsewhere is a word by one way, but by the other one is an entry of a table, */
 	function r_entry
 	test	%edi, %edi
