@@ -208,23 +208,27 @@ static bool are_same(const struct proc_ids *a, const struct proc_ids *b)
  */
 int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
 {
-	struct proc_ids found[2] = {{0}};
+	struct proc_ids last = {0}, found = {0}, unused;
 	char path[64], first[2];
-	unsigned n = 0;
+	bool same = false;
 	int status;
 
 	/* Most threads have none: one small read settles that. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
 	if (proc_read(path, first, sizeof(first)) == 0)
 		return 0;
-	status = read_children(path, &found[0]);
-	while (!status && found[n % 2].count && (!n || !are_same(&found[0], &found[1]))) {
-		found[++n % 2].count = 0;
-		status = n < LISTINGS ? read_children(path, &found[n % 2]) : -EAGAIN;
+	status = read_children(path, &found);
+	for (unsigned n = 1; !status && found.count && !same; n++) {
+		unused = last;
+		last = found;
+		found = unused;
+		found.count = 0;
+		status = n < LISTINGS ? read_children(path, &found) : -EAGAIN;
+		same = !status && are_same(&last, &found);
 	}
-	for (size_t i = 0; !status && i < found[n % 2].count; i++)
-		status = proc_ids_add(list, found[n % 2].ids[i]);
-	proc_ids_release(&found[0]);
-	proc_ids_release(&found[1]);
+	for (size_t i = 0; !status && i < found.count; i++)
+		status = proc_ids_add(list, found.ids[i]);
+	proc_ids_release(&last);
+	proc_ids_release(&found);
 	return status;
 }

@@ -576,8 +576,8 @@ int child_wait(pid_t child)
 
 int child_wait_until(pid_t child, uint64_t deadline)
 {
-	const long longest_ns = 5 * 1000000;
-	struct timespec pause = {0, 20 * 1000};
+	const long longest_ns = 5 * 1000000L;
+	struct timespec pause = {0, 20 * 1000L};
 	siginfo_t info;
 
 	for (;;) {

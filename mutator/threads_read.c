@@ -260,14 +260,16 @@ static void own_ids_read(struct own_ids *ids, pid_t pid)
 	ids->pid = pid;
 	proc_note_lack(&ids->lack, proc_tasks(pid, &tids));
 	ids->items = calloc(tids.count + 1, sizeof(*ids->items));
-	if (!ids->items)
+	if (!ids->items) {
 		ids->lack = -ENOMEM;
-	for (size_t i = 0; ids->items && i < tids.count; i++)
+		proc_ids_release(&tids);
+		return;
+	}
+	for (size_t i = 0; i < tids.count; i++)
 		ids->items[ids->count++] =
 			(struct own_id){own_id_of(pid, tids.ids[i], ids), tids.ids[i]};
 	proc_ids_release(&tids);
-	if (ids->count)
-		qsort(ids->items, ids->count, sizeof(*ids->items), by_own_id);
+	qsort(ids->items, ids->count, sizeof(*ids->items), by_own_id);
 }
 
 /* True if the thread of the record has not ended since it was looked at. */
