@@ -340,7 +340,8 @@ WRAP(long, ptrace, enum __ptrace_request request, pid_t tid, void *address, void
 
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+/* As syscall(2) itself takes what six arguments would be, of however many there are. */
+__attribute__((no_sanitize_address)) long __wrap_syscall(long number, ...)
 {
 	long a[6];
 	va_list args;
