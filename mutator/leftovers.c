@@ -25,7 +25,6 @@
 #include "mutator/owners.h"
 
 enum { LEVELS_MAX = 64 };
-enum { OWNER_LOOKS = 50, OWNER_PAUSE_US = 20 * 1000 }; /* at a mutator that may be about to end */
 
 static uint64_t now_us(void)
 {
@@ -319,35 +318,16 @@ static int clean_sharers(struct process *p, size_t n, uint64_t deadline, struct 
 	return status;
 }
 
-/* As check_owners(), at once. *owned: it is a mutator's that lives. */
-static int look_for_owners(const struct process *p, bool *owned, struct dinst_error *e)
+/* DINST_BUSY where an arena is of a mutator that lives: nothing is touched then. */
+static int check_owners(const struct process *p, struct dinst_error *e)
 {
 	int status = 0;
 
-	*owned = false;
 	for (size_t i = 0; i < p->count && status >= 0; i++) {
 		struct owners o = {.found = &p->found[i]};
 
 		status = find_sharers(p, i, &o, e);
-		*owned = o.mutator != 0;
 		proc_ids_release(&o.sharers);
-	}
-	return status;
-}
-
-/*
- * DINST_BUSY where an arena is of a mutator that lives: nothing is touched then. Whoever has detached and left something
- * ends just now, perhaps: that is waited for.
- */
-static int check_owners(const struct process *p, struct dinst_error *e)
-{
-	bool owned;
-	int status = look_for_owners(p, &owned, e);
-
-	for (unsigned looks = 1; owned && looks < OWNER_LOOKS; looks++) {
-		usleep(OWNER_PAUSE_US);
-		dinst_error_clear(e);
-		status = look_for_owners(p, &owned, e);
 	}
 	return status;
 }

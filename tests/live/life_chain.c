@@ -8,7 +8,7 @@
 
 #include "tests/live/death_help.h"
 
-enum { REPAIRS = 6, REMOVALS = 40, DETACHES = 4, LEAVING_US = 300 * 1000 };
+enum { REPAIRS = 6, REMOVALS = 40, DETACHES = 4 };
 
 static void begin_chain(struct harness *h)
 {
@@ -106,49 +106,12 @@ static void test_detach(void **state)
 	harness_end(h, 0);
 }
 
-/* fear J2: whoever has left something, and ends only now, is waited for: not taken for one who has a session there */
-static void test_leaving(void **state)
-{
-	struct harness *h = *state;
-	struct dinst_error e = {0};
-	struct leftovers left;
-	struct target *t;
-	int told[2];
-	pid_t mutator;
-	char byte = 0;
-
-	harness_start(h, "chain", NULL);
-	assert_int_equal(pipe(told), 0);
-	mutator = fork();
-	assert_true(mutator >= 0);
-	if (!mutator) {
-		struct session *s = session_begin(h);
-
-		session_insert_kind(s, "link_of", POINT_ENTRY);
-		session_free(s);
-		if (write(told[1], &byte, 1) == 1)
-			usleep(LEAVING_US);
-		_exit(0);
-	}
-	assert_int_equal(read(told[0], &byte, 1), 1);
-	assert_int_equal(target_open(h->pid, &t, &e), 0);
-	if (leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
-		fail_msg("%s", e.text);
-	assert_int_equal(left.arenas_left, 0);
-	target_close(t);
-	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
-	close(told[0]);
-	close(told[1]);
-	harness_verify(h);
-	harness_end(h, 0);
-}
-
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_leaving), CASE(test_repair),
-					   CASE(test_removal), CASE(test_detach)};
+	const struct CMUnitTest tests[] = {CASE(test_repair), CASE(test_removal),
+					   CASE(test_detach)};
 
 	account = calloc(1, sizeof(*account));
 	if (!account)
