@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * callees.c - what is said of whom functions call or jump to, and of how much of that nobody knows;
- * and what `dinst graph` makes of it (targets/passing-on.c).
+ * callees.c - what is said of whom functions call or jump to, and of how much of that nobody knows
+ * (targets/passing-on.c). What `dinst graph` makes of it: graph_command.c.
  */
 #include "tests/live/daemon_calls.h"
-
-#include <stdbool.h>
 
 static struct output *o;
 static struct program program;
@@ -76,32 +74,11 @@ static void jumps_through_the_table(void **state)
 	leads_to("to_library", "libc.so.6:strtol", 0);
 }
 
-/* fear E5: what is come to by a jump through a pointer only is in the tree */
-static void graph_of_a_jump(void **state)
-{
-	bool found = false;
-	char *rest = NULL;
-	json_t *row;
-
-	(void)state;
-	run_dinst(o, "--json graph -p %d outer -d 1", (int)program.pid);
-	if (o->status)
-		fail_msg("%s", o->err);
-	for (char *line = strtok_r(o->out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		row = json_loads(line, 0, NULL);
-		found |= !strcmp(json_string_value(json_object_get(row, "function")) ?: "",
-				 "hidden");
-		json_decref(row);
-	}
-	assert_true(found);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jumps_through_pointers),
 		cmocka_unit_test(jumps_through_the_table),
-		cmocka_unit_test(graph_of_a_jump),
 	};
 
 	return cmocka_run_group_tests_name("live/callees", tests, setup, teardown);

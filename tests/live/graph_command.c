@@ -273,7 +273,7 @@ static void what_cannot_be_asked(void **state)
 	harness_end(h, 0);
 }
 
-/* What is jumped to through a pointer is called, too: no call in the code leads there. */
+/* fear E5: what is jumped to through a pointer is called, too: no call in the code leads there */
 static void jumps_through_pointers(void **state)
 {
 	struct harness *h = *state;

@@ -216,6 +216,8 @@ END \name
 	BESIDE x_beside_other, xo, <cmp $3, %esi>, nop, <mov %edi, %edi>
 	/* has changed since, */
 	BESIDE x_beside_changed, xp, <cmp $3, %edi>, nop, <shr %edi>
+	/* may be another one since what was called has come back, */
+	BESIDE x_beside_call, xt1, <cmp $3, %edi>, nop, <call callee>
 	/* or is not what the branch asks for: it has fewer, perhaps. */
 	BESIDE x_beside_flags, xq, <cmp $3, %edi>, <cmp $1, %esi>, <mov %edi, %edi>
 	/* As many were compared for: those behind are not the switch's. */
@@ -278,63 +280,8 @@ FN x_pushed
 	jmp callee
 END x_pushed
 
-	/* A switch whose table ends where it is bounded, and a tail call of an entry of somebody else's table. */
-FN x_called
-	cmp $2, %edx
-	ja .Lxcm3
-	mov %edx, %eax
-	jmp *.Lxcmtab(, %rax, 8)
-.Lxcm0:	mov $1, %eax
-	ret
-.Lxcm1:	mov $2, %eax
-	ret
-.Lxcm2:	mov $3, %eax
-	ret
-.Lxcm3:	mov %edx, %edi
-	jmp *8(%rcx, %rsi, 8)
-END x_called
-
-	/* And of which nobody knows where the table ends: the index is another one than what is compared, */
-FN x_called_other
-	cmp $1, %edx
-	ja .Lxcp2
-	mov %edi, %eax
-	jmp *.Lxcptab(, %rax, 8)
-.Lxcp0:	mov $1, %eax
-	ret
-.Lxcp1:	mov $2, %eax
-	ret
-.Lxcp2:	jmp *8(%rcx, %rsi, 8)
-END x_called_other
-
-	/* changed after that, */
-FN x_called_changed
-	cmp $1, %edx
-	ja .Lxcq2
-	inc %edx
-	jmp *.Lxcqtab(, %rdx, 8)
-.Lxcq0:	mov $1, %eax
-	ret
-.Lxcq1:	mov $2, %eax
-	ret
-.Lxcq2:	jmp *8(%rcx, %rsi, 8)
-END x_called_changed
-
-	/* compared, but not asked about, */
-FN x_called_unasked
-	cmp $1, %edx
-	test %edi, %edi
-	ja .Lxcr2
-	jmp *.Lxcrtab(, %rdx, 8)
-.Lxcr0:	mov $1, %eax
-	ret
-.Lxcr1:	mov $2, %eax
-	ret
-.Lxcr2:	jmp *8(%rcx, %rsi, 8)
-END x_called_unasked
-
-	/* or compared on one of two ways only. */
-FN x_called_joined
+	/* Nor where it was compared on one of two ways only. */
+FN x_beside_joined
 	test %edi, %edi
 	je .Lxcs0
 	cmp $1, %edx
@@ -345,7 +292,7 @@ FN x_called_joined
 .Lxcs2:	mov $2, %eax
 	ret
 .Lxcs3:	jmp *8(%rcx, %rsi, 8)
-END x_called_joined
+END x_beside_joined
 
 	.section .rodata
 	.p2align 3
@@ -358,10 +305,6 @@ END x_called_joined
 .Lxgtab: .quad .Lxg0, .Lxg1, .Lxg3, .Lxg4, 0
 .Lxltab: .quad .Lxl0, .Lxl1, .Lxl3, .Lxl4, 0
 .Lxktab: .quad .Lxk0, .Lxk1, 0
-.Lxcmtab: .quad .Lxcm0, .Lxcm1, .Lxcm2, 0
-.Lxcptab: .quad .Lxcp0, .Lxcp1, 0
-.Lxcqtab: .quad .Lxcq0, .Lxcq0, .Lxcq1, 0
-.Lxcrtab: .quad .Lxcr0, .Lxcr1, 0
 .Lxcstab: .quad .Lxcs1, .Lxcs2, 0
 .Lxmtab: .quad .Lxm0, .Lxm1, 0
 .Lxntab: .quad .Lxn0, .Lxn1

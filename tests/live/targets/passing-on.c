@@ -88,14 +88,6 @@ GUARDED long to_guarded(long n)
 	return pointer(n + 2);
 }
 
-CALLED long outer(long n)
-{
-	long sum = to_pointer(n);
-
-	sink += sum;
-	return sum;
-}
-
 int main(void)
 {
 	struct pollfd input = {0, POLLIN, 0};
@@ -105,7 +97,7 @@ int main(void)
 	fflush(stdout);
 	while (poll(&input, 1, 1) == 0)
 		for (long n = 0; n < 10; n++)
-			sum += outer(n) + to_known(n) + to_library("12") + to_argument(aim) +
+			sum += to_pointer(n) + to_known(n) + to_library("12") + to_argument(aim) +
 			       to_both(n) + to_guarded(n) + returning(n) + returning_guarded(n);
 	sink = sum;
 	return 0;
