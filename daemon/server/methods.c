@@ -30,17 +30,6 @@ static bool inserts(const char *method)
 	return strcmp(method, "insert") == 0 || strcmp(method, "trace") == 0;
 }
 
-/* What a mutator has answered, or why it could not. */
-static void pass_on(struct request *r, const struct reply *reply)
-{
-	if (reply->result.text)
-		request_result_text(r, reply->result);
-	else if (reply->error.text)
-		request_error_text(r, reply->error);
-	else
-		request_error_from(r, &reply->failure);
-}
-
 static void forward_done(void *arg, const struct reply *reply)
 {
 	struct forward *f = arg;
@@ -61,9 +50,12 @@ static void forward_done(void *arg, const struct reply *reply)
 	if (strcmp(f->method, "release") == 0 && reply->result.text && se->held)
 		session_continue(se);
 	session_tell_news(se, r);
-	pass_on(r, reply);
-	if (detached && !se->closing)
+	if (detached && !se->closing) {
+		request_reply_last(r, reply, se->mutator);
 		session_close(se, "detached");
+	} else {
+		request_reply(r, reply);
+	}
 	free(f);
 }
 
@@ -450,7 +442,7 @@ static void repair_done(void *arg, const struct reply *reply)
 {
 	struct repair *repair = arg;
 
-	pass_on(repair->request, reply);
+	request_reply(repair->request, reply);
 	mutator_release(repair->mutator, "done");
 	free(repair);
 }

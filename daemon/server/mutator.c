@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MUTATOR_FD = 3, MUTATOR_GRACE_MS = 3000 };
+enum { MUTATOR_FD = 3, MUTATOR_GRACE_MS = 3000, MUTATOR_KILLED_MS = 1000 };
 
 struct call {
 	struct call *next;
@@ -45,7 +45,10 @@ struct mutator {
 	bool input_ended, exited, dead;
 	int64_t status;
 	int signal;
-	char why[200]; /* why we ended it; empty if it did by itself */
+	bool killed;		 /* since it did not end */
+	char why[200];		 /* why we ended it; empty if it did by itself */
+	void (*gone)(void *arg); /* waits for its end; NULL: nobody */
+	void *gone_arg;
 };
 
 /* ---------------------------------------------------------------- the end */
@@ -97,6 +100,16 @@ static void unlist(struct mutator *m)
 	*at = m->next;
 }
 
+/* Whoever waits for its end waits no longer. */
+static void tell_gone(struct mutator *m)
+{
+	void (*gone)(void *arg) = m->gone;
+
+	m->gone = NULL;
+	if (gone)
+		gone(m->gone_arg);
+}
+
 /* Both halves have ended: says so, and gives everything back. */
 static void mutator_dead(struct mutator *m)
 {
@@ -126,6 +139,7 @@ static void mutator_dead(struct mutator *m)
 	uv_close((uv_handle_t *)&m->process, handle_closed);
 	stream_close(&m->stream);
 	fail_calls(m, DINST_DAEMON, why);
+	tell_gone(m);
 	if (!m->released)
 		m->events->died(m->owner, why);
 }
@@ -136,11 +150,16 @@ static void grace_over(uv_timer_t *timer)
 {
 	struct mutator *m = timer->data;
 
-	if (!m->exited) {
-		server_log("mutator %d does not end: killed", (int)m->identity.pid);
-		uv_process_kill(&m->process, SIGKILL);
-	} else {
+	if (m->exited) {
 		mutator_hang_up(m);
+	} else if (m->killed) {
+		server_log("mutator %d was killed and has not ended yet", (int)m->identity.pid);
+		tell_gone(m);
+	} else {
+		server_log("mutator %d does not end: killed", (int)m->identity.pid);
+		m->killed = true;
+		uv_process_kill(&m->process, SIGKILL);
+		uv_timer_start(&m->grace, grace_over, MUTATOR_KILLED_MS, 0);
 	}
 }
 
@@ -513,6 +532,12 @@ void mutator_forget_gone(struct mutator *m)
 	}
 }
 
+void mutator_when_gone(struct mutator *m, void (*gone)(void *arg), void *arg)
+{
+	m->gone = gone;
+	m->gone_arg = arg;
+}
+
 void mutator_release(struct mutator *m, const char *why)
 {
 	if (m->released)
@@ -530,5 +555,6 @@ void mutators_end(struct server *s, const char *why)
 	for (struct mutator *m = s->mutators; m; m = next) {
 		next = m->next;
 		mutator_release(m, why);
+		tell_gone(m);
 	}
 }

@@ -9,6 +9,7 @@
  *   choose.c   which of them a client means
  *   orphan.c   a process whose mutator died while it attached
  *   mutator.c  one dinst-mutator process and the queue of calls to it
+ *   reply.c    what it has answered, passed on; at once, or when it has ended
  *   texts.c    files of metrics of a session
  *   hold.c     what lasts no longer than a client's connection
  *   sampler.c  histories of values, and when mutators are asked for them
@@ -257,10 +258,25 @@ void mutator_hand_over(struct mutator *m, const struct mutator_events *events, v
  */
 void mutator_forget_gone(struct mutator *m);
 
+/*
+ * gone(arg) is called exactly once: when it has ended, or, where it does not end, some seconds
+ * after mutator_release(), or when the server ends. To be asked for once, before it is released.
+ */
+void mutator_when_gone(struct mutator *m, void (*gone)(void *arg), void *arg);
 /* Closes the connection, upon which it ends; pending calls fail with `why`. */
 void mutator_release(struct mutator *m, const char *why);
 /* The same for all that are left. */
 void mutators_end(struct server *s, const char *why);
+
+/* ----------------------------------------------------------------- reply.c */
+
+/* Answers `r` with what a mutator has answered, or why it could not. */
+void request_reply(struct request *r, const struct reply *reply);
+/*
+ * The same, when `m`, which is released next, has ended: who is answered may attach to the process or
+ * repair it at once, and does not find somebody who lives and has made what is left in it.
+ */
+void request_reply_last(struct request *r, const struct reply *reply, struct mutator *m);
 
 /* --------------------------------------------------------------- session.c */
 

@@ -374,10 +374,10 @@ static void attach_failed(struct session *se, struct request *r, const struct re
 	uint64_t start = se->start;
 	bool died = reply->failure.code != 0 && !se->closing;
 
-	if (reply->error.text)
-		request_error_text(r, reply->error);
+	if (reply->error.text && !se->closing)
+		request_reply_last(r, reply, se->mutator);
 	else
-		request_error_from(r, &reply->failure);
+		request_reply(r, reply);
 	if (!se->closing)
 		session_close(se, "it could not be attached");
 	if (died && !process_ended(pid, start))

@@ -59,6 +59,8 @@ struct mutator {
 	void *owner;
 	struct call *first, **last;
 	bool released, dead;
+	void (*gone)(void *arg);
+	void *gone_arg;
 };
 
 static struct mutator *mutators;
@@ -152,6 +154,24 @@ void mutator_forget_gone(struct mutator *m)
 	(void)m;
 }
 
+void mutator_when_gone(struct mutator *m, void (*gone)(void *arg), void *arg)
+{
+	require(!m->gone && !m->released);
+	m->gone = gone;
+	m->gone_arg = arg;
+}
+
+/* True if somebody has waited for its end, which is told once. */
+static bool tell_gone(struct mutator *m)
+{
+	void (*gone)(void *arg) = m->gone;
+
+	m->gone = NULL;
+	if (gone)
+		gone(m->gone_arg);
+	return gone;
+}
+
 void mutator_release(struct mutator *m, const char *why)
 {
 	if (m->released)
@@ -163,8 +183,10 @@ void mutator_release(struct mutator *m, const char *why)
 void mutators_end(struct server *s, const char *why)
 {
 	(void)s;
-	for (struct mutator *m = mutators; m; m = m->next)
+	for (struct mutator *m = mutators; m; m = m->next) {
 		mutator_release(m, why);
+		tell_gone(m);
+	}
 }
 
 static void free_mutators(void)
@@ -172,7 +194,7 @@ static void free_mutators(void)
 	while (mutators) {
 		struct mutator *m = mutators;
 
-		require(m->dead && !m->first);
+		require(m->dead && !m->first && !m->gone);
 		mutators = m->next;
 		free(m);
 	}
@@ -213,13 +235,15 @@ static void mutator_says(struct mutator *m, const char *line, size_t length)
 	answer_call(m, &reply);
 }
 
-/* Gives the next answer to whoever waits for one. */
+/* Gives the next answer to whoever waits for one, or ends one that has been released. */
 static bool answer_one(void)
 {
 	size_t length;
 	const char *line = answers;
 
 	for (struct mutator *m = mutators; m; m = m->next) {
+		if (m->dead && tell_gone(m))
+			return true;
 		if (!m->first || m->dead)
 			continue;
 		if (!line || !*line) {

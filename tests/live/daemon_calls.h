@@ -104,21 +104,4 @@ static inline int has_arena(pid_t pid)
 	return found;
 }
 
-/* The daemon's newest child: one of a session that has ended may still be there for a moment. */
-static inline pid_t mutator_pid(void)
-{
-	char path[80];
-	pid_t daemon = daemon_pid(), last = 0, pid;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
-	f = fopen(path, "r");
-	if (f) {
-		while (fscanf(f, "%d", &pid) == 1)
-			last = pid;
-		fclose(f);
-	}
-	return last;
-}
-
 #endif

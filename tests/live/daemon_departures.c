@@ -137,6 +137,71 @@ static void killed_before_exec(void **state)
 	still_well();
 }
 
+/* The mutator ends late, or not at all: asked for what lets it go, who is answered finds that it has ended. */
+static void expect_gone_when_answered(pid_t mutator, const char *method, const char *params,
+				      int code)
+{
+	char line[200];
+	int fd = raw_connect();
+
+	request(line, sizeof(line), method, params);
+	raw_say(fd, line);
+	still_well();
+	/* Others are not kept waiting: that was before. */
+	assert_int_equal(kill(mutator, 0), 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), code);
+	assert_int_equal(kill(mutator, 0), -1);
+	assert_int_equal(errno, ESRCH);
+	close(fd);
+}
+
+/* fear J2: who is told that a session is detached, and what it left, does not find its mutator alive behind that */
+static void ends_late(void **state)
+{
+	static const char *const names[] = {"@lingers", "@remains-@lingers", "@stays"};
+	pid_t target = start_target("late");
+	char line[200], params[100];
+	int fd;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"%s\"}", (int)target,
+			 names[i]);
+		expect_word("attach", params, "");
+		snprintf(params, sizeof(params), "{\"session\":\"%s\"}", names[i]);
+		expect_gone_when_answered(mutator_pid(), "detach", params, 0);
+		expect_word("detach", params, "no-such-session");
+	}
+	assert_true(log_says("does not end: killed"));
+	/* Whoever does not wait for that answer is no trouble. */
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"@lingers\"}", (int)target);
+	expect_word("attach", params, "");
+	fd = raw_connect();
+	request(line, sizeof(line), "detach", "{\"session\":\"@lingers\"}");
+	raw_say(fd, line);
+	still_well();
+	close(fd);
+	assert_true(wait_gone(mutator_pid(), ANSWER_MS));
+	end_target(target);
+	still_well();
+}
+
+/* The same where it could not attach: another try comes behind it. */
+static void fails_and_ends_late(void **state)
+{
+	pid_t target = start_target("refusing");
+	char params[100];
+	const pid_t newest = mutator_pid();
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"@refuses-@lingers\"}",
+		 (int)target);
+	expect_word("attach", params, "not-permitted");
+	assert_int_equal(mutator_pid(), newest);
+	end_target(target);
+	still_well();
+}
+
 /* A daemon that has no room for its lock and its log, as where /run is full, serves all the same. */
 static void place_is_full(void **state)
 {
@@ -170,11 +235,15 @@ static void place_is_full(void **state)
 	still_well();
 }
 
-/* The daemon ends in order while a repair does not: who waits for it is told. The last case: it is gone then. */
+/*
+ * The daemon ends in order while a repair does not, nor a mutator that it has let go: who waits for
+ * them is told. The last case: it is gone then.
+ */
 static void ends_while_repairing(void **state)
 {
 	struct output *o = malloc(sizeof(*o));
-	int fd = raw_connect();
+	pid_t target = start_target("left-late");
+	int fd = raw_connect(), detaching = raw_connect();
 	char line[200], text[100];
 	FILE *held;
 
@@ -186,11 +255,18 @@ static void ends_while_repairing(void **state)
 	snprintf(text, sizeof(text), "{\"target\":%d}", (int)getpid());
 	request(line, sizeof(line), "repair", text);
 	raw_say(fd, line);
+	snprintf(text, sizeof(text), "{\"target\":%d,\"name\":\"@stays\"}", (int)target);
+	expect_word("attach", text, "");
+	request(line, sizeof(line), "detach", "{\"session\":\"@stays\"}");
+	raw_say(detaching, line);
 	nap_ms(500);
 	run_dinst(o, "stop");
 	assert_int_equal(o->status, 0);
 	assert_int_equal(raw_code(fd, ANSWER_MS), -32000);
+	assert_int_equal(raw_code(detaching, ANSWER_MS), 0);
 	close(fd);
+	close(detaching);
+	end_target(target);
 	assert_true(log_says(" dinstd: end"));
 	free(o);
 }
@@ -202,6 +278,8 @@ int main(void)
 		cmocka_unit_test(leaves_before_insert),
 		cmocka_unit_test(stays_for_want_of_another),
 		cmocka_unit_test(killed_before_exec),
+		cmocka_unit_test(ends_late),
+		cmocka_unit_test(fails_and_ends_late),
 		cmocka_unit_test(place_is_full),
 		cmocka_unit_test(ends_while_repairing),
 	};

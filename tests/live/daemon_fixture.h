@@ -277,6 +277,23 @@ static inline pid_t daemon_pid(void)
 	return pid;
 }
 
+/* The daemon's newest child: one of a session that has ended may still be there for a moment. */
+static inline pid_t mutator_pid(void)
+{
+	char path[80];
+	pid_t daemon = daemon_pid(), last = 0, pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
+	f = fopen(path, "r");
+	if (f) {
+		while (fscanf(f, "%d", &pid) == 1)
+			last = pid;
+		fclose(f);
+	}
+	return last;
+}
+
 /* Waits until a process that is not our child is gone; true if it is. */
 static inline int wait_gone(pid_t pid, int ms)
 {

@@ -15,7 +15,8 @@
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
  *   @unread   an error without a number, as of one that had no memory to read it
  * In the name of a session: @remains leaves something when it is detached, @blind says
- * of a second attach that the process has gone; @felled: what is to be executed is killed before.
+ * of a second attach that the process has gone; @felled: what is to be executed is killed before;
+ * @refuses: cannot be attached to; @lingers: ends 0.7 s after its connection, @stays: does not end.
  * FAKE_MUTATOR_LOG=FILE appends every request; read, sample and repair are answered
  * when FILE.held is gone. FAKE_CRASH_ATTACH=N: the first N
  * mutators (counted in $FAKE_MUTATOR_LOG.crashes) die in attach.
@@ -151,6 +152,10 @@ static void attach(int id)
 		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"there is no "
 		    "process %d\",\"data\":{\"code\":\"no-such-process\"}}}\n",
 		    id, pid);
+	else if (strstr(session, "@refuses"))
+		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"not for "
+		    "you\",\"data\":{\"code\":\"not-permitted\"}}}\n",
+		    id);
 	else
 		attach_answer(id);
 }
@@ -486,5 +491,9 @@ int main(void)
 		serve();
 		used = 0;
 	}
+	if (strstr(session, "@lingers"))
+		nap(700);
+	while (strstr(session, "@stays"))
+		nap(1000);
 	return 0;
 }
