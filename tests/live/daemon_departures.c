@@ -137,6 +137,21 @@ static void killed_before_exec(void **state)
 	still_well();
 }
 
+/* Who has asked a question, and leaves, hears from the mutator what had to stay. That it traces a part only is first. */
+static void question_leaves_something(void **state)
+{
+	pid_t target = start_target("@remains");
+	struct output *o = malloc(sizeof(*o));
+
+	(void)state;
+	run_dinst(o, "trace -p %d y -d 0.1", (int)target);
+	assert_int_equal(o->status, 3);
+	assert_non_null(strstr(o->err, "2 places had to stay for now: 2 trampolines stay"));
+	end_target(target);
+	free(o);
+	still_well();
+}
+
 /* The mutator ends late, or not at all: asked for what lets it go, who is answered finds that it has ended. */
 static void expect_gone_when_answered(pid_t mutator, const char *method, const char *params,
 				      int code)
@@ -274,13 +289,10 @@ static void ends_while_repairing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_memory_to_read_it),
-		cmocka_unit_test(leaves_before_insert),
-		cmocka_unit_test(stays_for_want_of_another),
-		cmocka_unit_test(killed_before_exec),
-		cmocka_unit_test(ends_late),
-		cmocka_unit_test(fails_and_ends_late),
-		cmocka_unit_test(place_is_full),
+		cmocka_unit_test(no_memory_to_read_it),	     cmocka_unit_test(leaves_before_insert),
+		cmocka_unit_test(stays_for_want_of_another), cmocka_unit_test(killed_before_exec),
+		cmocka_unit_test(question_leaves_something), cmocka_unit_test(ends_late),
+		cmocka_unit_test(fails_and_ends_late),	     cmocka_unit_test(place_is_full),
 		cmocka_unit_test(ends_while_repairing),
 	};
 
