@@ -223,6 +223,11 @@ bool target_alive(const struct target *t)
 	return ready <= 0;
 }
 
+pid_t target_own_pid(const struct target *t)
+{
+	return target_alive(t) ? t->pid : 0;
+}
+
 bool target_has_to_end(const struct target *t)
 {
 	struct proc_stat stat;

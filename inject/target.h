@@ -86,6 +86,8 @@ void target_note_left(struct target *t); /* once more */
 
 /* False once the process has ended or its pid names another one. */
 bool target_alive(const struct target *t);
+/* target_pid() as long as it is alive, then 0: another one, also a child of its own, may have that number. */
+pid_t target_own_pid(const struct target *t);
 /* True then, too, and once it was killed: the kernel does nothing more for it, and tells its end only some time later. */
 bool target_has_to_end(const struct target *t);
 

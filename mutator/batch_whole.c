@@ -189,10 +189,10 @@ static int ready(struct stop *const *stops, size_t count, void *arg, struct dins
 	int status = DINST_GONE;
 
 	for (size_t n = 0; n < count; n++)
-		if (target_pid(stop_target(stops[n])) == job->session->pid)
+		if (stop_target(stops[n]) == job->session->target)
 			status = check(job, stops[n], e);
 	for (size_t n = 0; n < count && status >= 0; n++)
-		if (target_pid(stop_target(stops[n])) != job->session->pid)
+		if (stop_target(stops[n]) != job->session->target)
 			status = check_member(job, stops[n], e);
 	if (status < 0)
 		return dinst_fail(e, status, "process %d has ended", (int)job->session->pid);
@@ -212,7 +212,7 @@ static int ready(struct stop *const *stops, size_t count, void *arg, struct dins
 static size_t find_here(struct job *job, struct stop *stop)
 {
 	struct batch_whole *w = job->whole;
-	const bool is_target = target_pid(stop_target(stop)) == job->session->pid;
+	const bool is_target = stop_target(stop) == job->session->target;
 	size_t count = 0;
 
 	if (!is_target) {
@@ -245,7 +245,7 @@ static int work(struct stop *stop, void *arg, struct dinst_error *e)
 	struct job *job = arg;
 	int status = 0;
 
-	if (target_pid(stop_target(stop)) == job->session->pid) {
+	if (stop_target(stop) == job->session->target) {
 		status = place_sync(stop, job->session, e);
 		if (status >= 0)
 			status = batch_move_threads(&job->batch, stop, e);

@@ -572,7 +572,7 @@ int threads_bring_home_in(struct session *s, struct stop *stop, size_t *left, st
 		return 0;
 	if (!threads_tables_read(&c.tables, s->threads, stop_target(stop))) {
 		/* A child may have none. */
-		*left = target_pid(stop_target(stop)) == s->pid;
+		*left = stop_target(stop) == s->target;
 		return 0;
 	}
 	for (size_t i = 0; status >= 0 && i < stop_thread_count(stop); i++) {

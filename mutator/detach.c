@@ -92,22 +92,23 @@ static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	const struct last_stop *last = arg;
 	struct session *s = last->session;
-	pid_t pid = target_pid(stop_target(stop)), late = late_calls_last(s, stop);
+	const bool is_target = stop_target(stop) == s->target;
+	const pid_t pid = target_pid(stop_target(stop)), late = late_calls_last(s, stop);
 
-	if (late || (pid == s->pid && !s->unmapped && !give_back_pages(s, stop, last->files)))
+	if (late || (is_target && !s->unmapped && !give_back_pages(s, stop, last->files)))
 		return late_calls_fail(late, e);
 	for (struct place *p = s->places; p; p = p->next) {
 		int status;
 
 		/* What is not there any more must not be unmapped: it may be another's by now. */
-		status = pid == s->pid ? !p->unmapped : arena_look_for(pid, p->arena, e);
+		status = is_target ? !p->unmapped : arena_look_for(pid, p->arena, e);
 		if (!status)
 			continue;
 		if (status > 0)
 			status = arena_unmap(stop, p->arena, e);
 		if (status < 0)
 			return status;
-		if (pid == s->pid)
+		if (is_target)
 			p->unmapped = s->unmapped = true;
 	}
 	return 0;

@@ -203,6 +203,7 @@ static int look_at_new(struct family *f, pid_t pid, struct dinst_error *e)
  */
 static int look_for_members(struct family *f, struct dinst_error *e)
 {
+	const pid_t target = target_own_pid(f->session->target);
 	const long births = proc_births(f->births_fd);
 	int status = proc_looks_begin(&f->looked_at) ? DINST_FAILED : 0;
 	pid_t pid;
@@ -215,7 +216,7 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 		if (pid < 0)
 			return dinst_fail_errno(e, DINST_BUSY, -pid, "cannot list all processes");
-		if (pid != f->session->pid)
+		if (pid != target)
 			status = look_at_new(f, pid, e);
 	}
 	/* The numbers have begun anew: a child may have a lower one than its parent. */

@@ -47,7 +47,7 @@ static pid_t who_makes_them_inside(struct session *s, struct stop *stop)
 	struct snapshot *shot;
 	pid_t inside = 0;
 
-	if (!s->late_code || target_pid(stop_target(stop)) != s->pid)
+	if (!s->late_code || stop_target(stop) != s->target)
 		return 0;
 	if (snapshot_take(stop, &shot, &ignored) < 0)
 		return s->pid;

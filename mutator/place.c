@@ -256,14 +256,40 @@ static int make_in_stops(struct session *s, struct make_place *make, uint64_t *s
 	return status;
 }
 
+static bool has_place(const struct session *s, enum arena_mode mode)
+{
+	for (const struct place *p = s->places; p; p = p->next)
+		if (p->arena->mode == mode && !p->unmapped)
+			return true;
+	return false;
+}
+
 /* Code in a shared arena is changed under running threads, in children too (site_turn()). */
 static const char *why_private(const struct session *s)
 {
 	if (s->private_arenas)
 		return "a private arena was asked for";
+	if (has_place(s, ARENA_PRIVATE))
+		return "what is there already is private, too";
 	return arch_switches_are_whole()
 		       ? NULL
 		       : "the processor is emulated, and may execute half of a changed jump";
+}
+
+/*
+ * All of one kind. A child that was forked with a shared one is of the family, and is led to whatever is new: of
+ * a private one it would have what was there when it was forked.
+ */
+static int check_kind(const struct session *s, const struct arena *a, struct dinst_error *e)
+{
+	if (a->mode == ARENA_SHARED || !has_place(s, ARENA_SHARED))
+		return 0;
+	return dinst_fail(
+		e, DINST_BUSY,
+		"process %d (%s) cannot share memory with its children just now (%s), as it does "
+		"where something is inserted already: try again later, or remove that first by "
+		"detaching",
+		(int)s->pid, target_name(s->target), a->note);
 }
 
 /*
@@ -314,6 +340,9 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 		goto free_place;
 	p->arena = make.arena;
 	p->journal = make.journal;
+	status = check_kind(s, p->arena, e);
+	if (status < 0)
+		goto unmake;
 	status = p->journal ? 0 : journal_create(p->arena, s->name, &p->journal, e);
 	if (status < 0)
 		goto unmake;

@@ -444,7 +444,7 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	f->shots = shots;
 	place_check_threads(f->session, stop);
 	/* What is switched off must be so in a private arena, too, before anything is freed. */
-	if (target_pid(stop_target(stop)) == f->session->pid)
+	if (stop_target(stop) == f->session->target)
 		status = place_sync(stop, f->session, e);
 	if (status >= 0)
 		status = stop_clear_descriptors(stop, is_left, f->session, e);

@@ -261,8 +261,8 @@ void session_free(struct session *s)
 		next_body = b->next;
 		body_release(b);
 	}
-	sites_free(s);
 	removal_forget_spent(s);
+	sites_free(s);
 	threads_release(s->threads);
 	instances_free(s->instances);
 	instances_free(s->hidden);

@@ -81,7 +81,7 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 	struct making *m = arg;
 	struct threads *t = m->threads;
 	const pid_t pid = target_pid(stop_target(stop));
-	const bool is_target = pid == m->session->pid;
+	const bool is_target = stop_target(stop) == m->session->target;
 	struct threads_lesson lesson;
 	int status;
 
@@ -139,7 +139,7 @@ static int unmake_state(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	const struct unmaking *u = arg;
 	const pid_t pid = target_pid(stop_target(stop));
-	const bool is_target = pid == u->session->pid;
+	const bool is_target = stop_target(stop) == u->session->target;
 	int status;
 
 	if (!is_target) {

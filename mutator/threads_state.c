@@ -146,10 +146,11 @@ static void count_process(const struct threads *t, const struct target *target, 
  */
 static bool has_own_memory(const struct session *s, pid_t pid)
 {
+	const pid_t own = target_own_pid(s->target);
 	struct proc_stat stat;
 
-	return !task_same_memory(s->pid, pid) &&
-	       (proc_stat_read(pid, &stat) || stat.parent <= 0 || stat.parent == s->pid ||
+	return !(own && task_same_memory(own, pid)) &&
+	       (proc_stat_read(pid, &stat) || stat.parent <= 0 || stat.parent == own ||
 		!task_same_memory(stat.parent, pid));
 }
 
@@ -157,7 +158,7 @@ bool threads_find_family(const struct session *s, pid_t **pids, size_t *count)
 {
 	size_t kept = 0;
 
-	if (arena_sharers(s->threads->place->arena, s->pid, pids, count))
+	if (arena_sharers(s->threads->place->arena, target_own_pid(s->target), pids, count))
 		return false;
 	for (size_t i = 0; i < *count; i++)
 		if (has_own_memory(s, (*pids)[i]))
@@ -353,10 +354,10 @@ void threads_tidy(struct session *s, struct stop *stop)
 
 	if (!t || !t->area || t->place->unmapped)
 		return;
-	learned = target_pid(target) == s->pid && learn_more(t, stop);
+	learned = target == s->target && learn_more(t, stop);
 	if (!threads_tables_read(&tables, t, target)) {
 		/* A child that has another arena only, and never ran what uses the state, has none. */
-		t->keep_dropped = t->keep_dropped || target_pid(target) == s->pid ||
+		t->keep_dropped = t->keep_dropped || target == s->target ||
 				  arena_look_for(target_pid(target), t->place->arena, NULL) != 0;
 		return;
 	}
@@ -376,7 +377,7 @@ void threads_tidy(struct session *s, struct stop *stop)
 	}
 	/* The target is the last one of its family. */
 	threads_clear_words(t, stop, &tables);
-	if (target_pid(target) == s->pid)
+	if (target == s->target)
 		settle_dropped(t);
 	free(pointers);
 	threads_tables_release(&tables);
