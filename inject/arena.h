@@ -178,13 +178,15 @@ struct arena_found {
 	size_t threads_size;
 	pid_t owner; /* the mutator that made it, if the header tells; see arena_owner() */
 	uint64_t owner_start;
+	uint64_t owner_space; /* the pid namespace in which it is `owner`; 0: not told */
 };
 
 /*
  * The process that made the arena, if that is still there and is not us; else 0. It is
- * the header's word: whoever lives can be named there, and nobody but the target suffers.
+ * the header's word: whoever lives can be named there, and nobody but the target suffers. DINST_BUSY where
+ * it cannot be told: it was made from outside of the container in which we are, and `pid`, which has it.
  */
-pid_t arena_owner(const struct arena_found *found);
+int arena_owner(const struct arena_found *found, pid_t pid, pid_t *owner, struct dinst_error *e);
 
 /* Looks through the target's maps for arenas of any earlier session; at most `max`. Returns the number. */
 int arena_find(const struct target *t, struct arena_found *found, size_t max,

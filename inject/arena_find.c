@@ -20,7 +20,9 @@
 #include "inject/arena_unmap.h"
 #include "inject/journal_format.h"
 #include "inject/maps.h"
+#include "inject/pid_space.h"
 #include "inject/proc.h"
+#include "inject/tasks.h"
 
 /* Files that are looked at for halves; more of them in one process are an enemy's. */
 enum { HALVES_MOST = 64 };
@@ -365,14 +367,49 @@ static void find_private(const struct target *t, const struct maps *m, struct ar
 		close(pagemap);
 }
 
-pid_t arena_owner(const struct arena_found *found)
+static bool is_owner(const struct arena_found *found, pid_t pid)
 {
 	struct proc_stat stat;
 
-	if (found->owner <= 0 || found->owner == getpid() || proc_stat_read(found->owner, &stat) ||
-	    stat.start_time != found->owner_start || strchr("ZXx", stat.state))
+	return pid != getpid() && !proc_stat_read(pid, &stat) &&
+	       stat.start_time == found->owner_start && !strchr("ZXx", stat.state);
+}
+
+/* The one that has its pid in a namespace within ours, where it has another one. */
+static int find_owner_within(const struct arena_found *found, pid_t *owner, struct dinst_error *e)
+{
+	struct proc_looks looks = {0};
+	pid_t pid;
+
+	if (proc_looks_begin(&looks))
+		return dinst_fail(e, DINST_BUSY, "cannot list all processes; try again later");
+	while ((pid = proc_looks_next(&looks)) > 0)
+		if (task_own_id(pid, pid) == found->owner && is_owner(found, pid) &&
+		    pid_space(pid) == found->owner_space)
+			*owner = pid;
+	proc_looks_release(&looks);
+	return pid ? dinst_fail(e, DINST_BUSY, "cannot list all processes; try again later") : 0;
+}
+
+int arena_owner(const struct arena_found *found, pid_t pid, pid_t *owner, struct dinst_error *e)
+{
+	*owner = 0;
+	if (found->owner <= 0)
 		return 0;
-	return found->owner;
+	if (found->owner_space && found->owner_space != pid_space_own())
+		return pid_space_is_seen(found->owner_space, pid)
+			       ? find_owner_within(found, owner, e)
+			       : dinst_fail(
+					 e, DINST_BUSY,
+					 "what is in process %d was inserted from outside of the "
+					 "container in which this dinst runs%s%s, and whether that one is "
+					 "still at work cannot be seen from in here: detach there, or run "
+					 "dinst repair there",
+					 (int)pid, found->session[0] ? ", by session " : "",
+					 found->session);
+	if (is_owner(found, found->owner))
+		*owner = found->owner;
+	return 0;
 }
 
 int arena_find(const struct target *t, struct arena_found *found, size_t max, struct dinst_error *e)

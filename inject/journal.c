@@ -18,6 +18,7 @@
 #include "inject/journal_format.h"
 #include "inject/maps.h"
 #include "inject/patch.h"
+#include "inject/pid_space.h"
 #include "inject/proc.h"
 #include "inject/segments.h"
 
@@ -100,6 +101,7 @@ int journal_create(struct arena *a, const char *session, struct journal **out,
 	if (!proc_stat_read(getpid(), &own)) {
 		h->owner = (uint64_t)getpid();
 		h->owner_start = own.start_time;
+		h->owner_space = pid_space_own();
 	}
 	fault_point();
 	__atomic_thread_fence(__ATOMIC_RELEASE);

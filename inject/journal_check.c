@@ -110,6 +110,7 @@ bool journal_check_header(const struct journal_header *h, taddr_t code, size_t m
 		.mode = h->mode == ARENA_SHARED ? ARENA_SHARED : ARENA_PRIVATE,
 		.owner = h->owner <= INT_MAX ? (pid_t)h->owner : 0,
 		.owner_start = h->owner_start,
+		.owner_space = h->owner_space,
 		.code_floor = journal_floor(h),
 	};
 	memcpy(found->session, h->session, sizeof(found->session));

@@ -41,6 +41,8 @@ struct journal_header {
 	uint64_t owner, owner_start;
 	/* Pages of the code half below this one never held code: the number, and its complement above it. */
 	uint64_t floor;
+	/* The pid namespace in which the mutator has that pid: its inode (pid_space.h); 0: not told. */
+	uint64_t owner_space;
 };
 
 struct journal_slot {

@@ -2,11 +2,9 @@
 /*
  * batch.c - one stop that makes planned windows lead to their trampolines.
  *
- * Before the stop everything is written: journal, bases and heads. In the
- * stop, per window: is a thread inside, or might one come back into it? Those
- * inside are moved to the relocated instruction first (right even if the patch
- * never happens), those that might come back make the window wait. Then the
- * bytes are compared and written.
+ * Before the stop everything is written: journal, bases and heads. In the stop, per window: is a thread
+ * inside, or might one come back into it? Those inside are moved to the relocated instruction first (right even if
+ * the patch never happens), those that might come back make it wait. Then the bytes are compared and written.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -486,7 +484,9 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)b->session->pid);
 	place_check_threads(b->session, stop);
-	status = place_sync(stop, b->session, e);
+	status = place_check(b->session, e);
+	if (status >= 0)
+		status = place_sync(stop, b->session, e);
 	batch_check_windows(b, stop);
 	if (status >= 0)
 		status = batch_look_at_stacks(b, stop, e);
@@ -508,9 +508,9 @@ static void note_hole(const struct site *site)
 }
 
 /*
- * Records what became of each site. If the machinery `failed` after the first write a window may or
- * may not be patched, here or in a child: it counts as patched, since taking it out compares the bytes
- * first. One that is the original here is to be patched again.
+ * Records what became of each site. If the machinery `failed` after the first write a window may or may not be
+ * patched, here or in a child: it counts as patched, since taking it out compares the bytes first. One that is
+ * the original here is to be patched again.
  */
 void batch_settle(struct batch *b, bool failed, struct batch_result *result)
 {

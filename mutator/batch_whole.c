@@ -142,6 +142,9 @@ static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 	if (target_incarnation(stop_target(stop)) != job->session->incarnation)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)job->session->pid);
+	status = place_check(job->session, e);
+	if (status < 0)
+		return status;
 	place_check_threads(job->session, stop);
 	batch_check_windows(b, stop);
 	status = batch_look_at_stacks(b, stop, e);

@@ -191,6 +191,7 @@ enum session_state {
 	SESSION_HELD,
 	SESSION_EXITED,
 	SESSION_EXECED,
+	SESSION_TAKEN, /* somebody else has taken its arenas out of the target */
 	SESSION_DETACHED
 };
 
@@ -198,8 +199,7 @@ struct session {
 	char name[64];
 	pid_t pid;
 	struct target *target;
-	struct hidden *
-		unseen; /* who kept themselves from us before the first place was made; NULL: there is none */
+	struct hidden *unseen; /* who kept themselves from us before there was a place, or NULL */
 	struct module_list *modules;
 	struct place *places;		   /* the newest one first */
 	struct heap_totals heaps;	   /* of all of them */
@@ -229,9 +229,8 @@ struct session {
 	/* when that list was read, CLOCK_MONOTONIC, and how long it took */
 	uint64_t modules_ns, modules_cost_ns;
 	bool maybe_pending;
-	bool half_patched, unsearched,
-		unknown_code; /* find_half; windows of the last batch wait for it; parks.h */
-	uint64_t retry_ns;    /* CLOCK_MONOTONIC: windows that wait are not tried before */
+	bool half_patched, unsearched, unknown_code; /* find_half; windows wait for it; parks.h */
+	uint64_t retry_ns; /* CLOCK_MONOTONIC: windows that wait are not tried before */
 	uint64_t retry_pause_ns;
 	uint64_t incarnation;
 	/* how the threads of the target registered rseq; see place_look_at_rseq() */
@@ -344,6 +343,8 @@ int place_sync(struct stop *stop, struct session *s, struct dinst_error *e);
 bool place_has_unsent(const struct session *s);
 /* place_sync() in a stop of its own, if there is anything to send. */
 int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e);
+/* DINST_GONE, and SESSION_TAKEN, where an arena is not there any more as we made it; DINST_BUSY: it cannot be told. */
+int place_check(struct session *s, struct dinst_error *e);
 void place_free(struct place *p, bool keep_arena);
 /* For tests (DINST_POISON in the environment): ends us, loudly, if a thread is in code that was freed. */
 void place_check_threads(const struct session *s, struct stop *stop);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "inject/arena.h"
+#include "inject/pid_space.h"
 #include "inject/proc.h"
 #include "mutator/core.h"
 
@@ -21,7 +22,8 @@ static bool has_from(const struct target *t, pid_t maker, uint64_t start)
 	int count = arena_find(t, found, ARENAS_MOST, &ignored);
 
 	for (int i = 0; i < count; i++)
-		if (found[i].owner == maker && found[i].owner_start == start)
+		if (found[i].owner == maker && found[i].owner_start == start &&
+		    (!found[i].owner_space || found[i].owner_space == pid_space_own()))
 			return true;
 	return false;
 }

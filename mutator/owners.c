@@ -85,9 +85,9 @@ int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
 
 	o->sharers.count = 0;
 	/* Also where the maps of that process may not be seen: it is another user's. */
-	o->mutator = arena_owner(o->found);
-	if (o->found->mode != ARENA_SHARED)
-		return 0;
+	status = arena_owner(o->found, target, &o->mutator, e);
+	if (status < 0 || o->found->mode != ARENA_SHARED)
+		return status;
 	for (unsigned n = 0; status >= 0 && gone; n++)
 		status = n < LISTINGS
 				 ? look_at_all(o, target, &looks, &gone, e)

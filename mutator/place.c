@@ -143,6 +143,73 @@ void place_check_threads(const struct session *s, struct stop *stop)
 	}
 }
 
+/* ------------------------------------------------ taken out by somebody else */
+
+enum { HEADER_LOOK = 128 }; /* bytes: who made it, and where */
+
+static bool shows_ours(const struct session *s, const struct place *p)
+{
+	const uint8_t *ours =
+		p->arena->mode == ARENA_SHARED ? p->arena->code_map : p->arena->code_sent;
+	uint8_t now[HEADER_LOOK];
+
+	return target_read_some(s->target, p->arena->code, now, sizeof(now)) == sizeof(now) &&
+	       !memcmp(now, ours, sizeof(now));
+}
+
+/* What does not show ours may be there all the same, and cannot be read just now. 1, 0, or why it cannot be told. */
+static int is_there(const struct session *s, const struct place *p, struct dinst_error *e)
+{
+	struct maps m;
+	uint8_t byte;
+	bool mapped;
+	int status;
+
+	if (p->arena->mode == ARENA_SHARED)
+		return arena_look_for(s->pid, p->arena, e);
+	status = maps_read(s->pid, &m, e);
+	if (status < 0)
+		return status;
+	mapped = maps_find(&m, p->arena->code);
+	maps_release(&m);
+	if (!mapped || target_read_some(s->target, p->arena->code, &byte, 1) == 1)
+		return 0;
+	return dinst_fail(
+		e, DINST_BUSY,
+		"whether what was inserted is still in process %d (%s) cannot be seen just now; try again later",
+		(int)s->pid, s->name);
+}
+
+/*
+ * A dinst in another container, which sees neither us nor our claim, or the program itself.
+ */
+int place_check(struct session *s, struct dinst_error *e)
+{
+	for (struct place *p = s->places; p; p = p->next) {
+		int status = 0;
+
+		if (p->unmapped || shows_ours(s, p))
+			continue;
+		status = is_there(s, p, e);
+		if (status < 0)
+			return status;
+		/* It has ended, or executed another program, and that is told. */
+		if (!target_alive(s->target) || target_incarnation(s->target) != s->incarnation)
+			return 0;
+		if (!status) {
+			p->unmapped = true;
+			s->state = SESSION_TAKEN;
+		}
+	}
+	if (s->state != SESSION_TAKEN)
+		return 0;
+	return dinst_fail(
+		e, DINST_GONE,
+		"what was inserted in process %d (%s) has been taken out by somebody else, as by a "
+		"dinst inside of its container: values are those until then; detach and attach again",
+		(int)s->pid, s->name);
+}
+
 /* ------------------------------------------------------- private arenas */
 
 int place_sync(struct stop *stop, struct session *s, struct dinst_error *e)

@@ -393,17 +393,22 @@ static bool is_original(struct stop *stop, const struct site_move *m)
  */
 static int repatch(struct flush *f, struct stop *stop, struct dinst_error *e)
 {
+	bool stays;
 	int status;
 
 	if (!f->move_count)
 		return 0;
 	for (size_t i = 0; i < f->move_count; i++)
 		f->patches[i] = f->moves[i]->patch;
-	status = patch_apply(stop, f->patches, f->move_count, e);
-	/* There is no memory for it. What moves may stay where it is. */
-	for (size_t i = 0; i < f->move_count && status == DINST_REFUSED; i++)
+	status = place_check(f->session, e);
+	stays = status < 0;
+	if (!stays)
+		status = patch_apply(stop, f->patches, f->move_count, e);
+	/* There is no memory for it, or nowhere to lead to. What moves may stay where it is. */
+	stays = stays || status == DINST_REFUSED;
+	for (size_t i = 0; i < f->move_count && stays; i++)
 		f->moves[i]->failed = true;
-	if (status == DINST_REFUSED) {
+	if (stays) {
 		dinst_error_clear(e);
 		return 0;
 	}

@@ -336,21 +336,26 @@ static void tell_exit(struct server *sv)
 }
 
 /* Noticed when somebody asks: what is counted will not change any more. */
-static void look_for_exec(struct server *sv)
+static void look_for_end(struct server *sv)
 {
-	struct dinst_error ignored = {0};
+	struct dinst_error why = {0};
+	enum session_state state;
 	char text[160];
 
-	if (!sv->session || sv->exec_told || sv->exit_told ||
-	    sv->session->state == SESSION_DETACHED || session_check(sv->session, &ignored) >= 0 ||
-	    sv->session->state != SESSION_EXECED)
+	if (!sv->session || sv->end_told || sv->exit_told ||
+	    sv->session->state == SESSION_DETACHED || session_check(sv->session, &why) >= 0)
 		return;
-	sv->exec_told = true;
+	state = sv->session->state;
+	if (state != SESSION_EXECED && state != SESSION_TAKEN)
+		return;
+	sv->end_told = true;
 	snprintf(text, sizeof(text),
 		 "process %d has executed another program: these are the last values; detach, and "
 		 "attach again",
 		 (int)sv->session->pid);
-	serve_notify(sv, "event", json_pack("{s:s, s:s}", "kind", "exec", "text", text));
+	serve_notify(sv, "event",
+		     json_pack("{s:s, s:o}", "kind", state == SESSION_EXECED ? "exec" : "taken",
+			       "text", serve_text(state == SESSION_EXECED ? text : why.text)));
 }
 
 static uint64_t now_ms(void)
@@ -420,7 +425,7 @@ int serve(int fd)
 		if (n > 0 && watch && fds[1].revents)
 			tell_exit(&sv);
 		if (n > 0 && fds[0].revents) {
-			look_for_exec(&sv);
+			look_for_end(&sv);
 			receive(&sv);
 		}
 	}

@@ -20,7 +20,7 @@ struct server {
 	struct session *session; /* NULL before attach */
 	unsigned numbered;	 /* what the daemon was told as "numbered" */
 	bool exit_told;		 /* the event "exited" was sent */
-	bool exec_told;		 /* the event "exec" was sent */
+	bool end_told;		 /* the event "exec" or "taken" was sent */
 	struct values_seen seen; /* by the daemon's histories */
 	size_t unused_bytes;	 /* of malloc(), when the last request had been served */
 	bool broken;		 /* the daemon is gone: finish and end */

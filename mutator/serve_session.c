@@ -268,6 +268,8 @@ static const char *state_name(struct session *s)
 		return "exited";
 	case SESSION_EXECED:
 		return "exec";
+	case SESSION_TAKEN:
+		return "taken";
 	case SESSION_DETACHED:
 		return "detached";
 	}

@@ -305,7 +305,7 @@ int session_check(struct session *s, struct dinst_error *e)
 	}
 	incarnation = target_incarnation(s->target);
 	if (s->state != SESSION_EXECED && incarnation == s->incarnation)
-		return 0;
+		return place_check(s, e);
 	if (s->state != SESSION_EXECED &&
 	    !target_incarnations_compare(incarnation, s->incarnation)) {
 		status = target_may_be_read(s->target, e);

@@ -56,7 +56,8 @@ static bool is_gone(const struct session *s)
 {
 	struct pollfd end = {.fd = target_pidfd(s->target), .events = POLLIN};
 
-	return s->state == SESSION_EXITED || s->state == SESSION_EXECED || poll(&end, 1, 0) > 0;
+	return s->state == SESSION_EXITED || s->state == SESSION_EXECED ||
+	       s->state == SESSION_TAKEN || poll(&end, 1, 0) > 0;
 }
 
 static uint64_t total_of(void *v)

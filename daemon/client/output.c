@@ -260,7 +260,8 @@ void show_notification(struct context *c, const char *method, json_t *params)
 	text = json_string_value(json_object_get(params, "text"));
 	kind = json_string_value(json_object_get(params, "kind"));
 	if (strcmp(method, "event") == 0) {
-		if (kind && (strcmp(kind, "exited") == 0 || strcmp(kind, "exec") == 0))
+		if (kind &&
+		    (!strcmp(kind, "exited") || !strcmp(kind, "exec") || !strcmp(kind, "taken")))
 			c->target_ended = true;
 		/* of a session that is not the one that was asked for, or nobody said which */
 		session = json_string_value(json_object_get(params, "session"));

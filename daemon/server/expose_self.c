@@ -239,8 +239,7 @@ void expose_session(struct exposition *x, struct session *se, const struct label
 		"dinst_session_up", FAMILY_GAUGE, FAMILY_PLAIN,
 		"1: the program runs and dinst is attached; 0: it has ended, or dinst has lost it."};
 
-	add(x, &up, labels, count, amount_whole(se->state == SESSION_LIVE && !se->executed),
-	    se->name);
+	add(x, &up, labels, count, amount_whole(se->state == SESSION_LIVE && !se->over), se->name);
 	add_status(x, se, labels, count);
 	add_mutator(x, se, labels, count);
 	add_cost(x, se, labels, count);

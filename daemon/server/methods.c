@@ -180,6 +180,10 @@ static void method_attach(struct server *s, struct request *r, const char *metho
 static void joined(void *arg, const struct reply *reply)
 {
 	struct forward *f = arg;
+	static const char executed[] = "it has executed another program: detach, and attach again";
+	static const char taken[] =
+		"what was inserted has been taken out by somebody else: detach, and "
+		"attach again";
 	struct session *se = f->session;
 	json_t *answer;
 	char number[24];
@@ -200,10 +204,9 @@ static void joined(void *arg, const struct reply *reply)
 		json_object_set_new(answer, "session", json_string(se->name));
 		json_object_set_new(answer, "pid", json_integer(se->pid));
 		json_object_set_new(answer, "joined", json_true());
-		if (se->executed)
+		if (se->over)
 			json_object_set_new(answer, "notes",
-					    json_pack("[s]", "it has executed another program: "
-							     "detach, and attach again"));
+					    json_pack("[s]", se->taken ? taken : executed));
 		request_result(f->request, answer);
 	}
 	json_decref(f->params);

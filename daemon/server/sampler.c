@@ -186,7 +186,7 @@ static void take_rows(struct sampler *s, json_t *answer, uint64_t now)
 		key[0] = r->id;
 		row = rows ? bsearch(key, rows, count, sizeof(*rows), by_id) : NULL;
 		/* After the program's end time goes on only where its children do. */
-		if (row || (s->session->state != SESSION_EXITED && !s->session->executed))
+		if (row || (s->session->state != SESSION_EXITED && !s->session->over))
 			timeline_add(&r->line, now, row ? row[1] : r->line.value);
 	}
 	json_array_foreach(gone, index, item)

@@ -316,7 +316,8 @@ struct session {
 	bool leaving;	     /* is being detached because of that */
 	struct request *opening; /* attach or catch_exec, not answered yet */
 	bool closing;
-	bool executed;	    /* its target has become another program: values are the last ones */
+	bool over;  /* it has become another program, or was `taken`: values are the last ones */
+	bool taken; /* somebody else has taken out what it had inserted */
 	struct maker maker; /* the last mutator that died with the target attached */
 	json_int_t next_id; /* of an instance, for the next mutator; 0: none has a number yet */
 	unsigned restarts;

@@ -197,7 +197,7 @@ static void restart_done(void *arg, const struct reply *reply)
 	json_decref(se->status);
 	se->status = NULL;
 	se->state = SESSION_LIVE;
-	se->executed = false;
+	se->over = se->taken = false;
 	server_log("session %s: mutator %d took over", se->name, (int)mutator_pid(se->mutator));
 }
 
@@ -275,7 +275,8 @@ static void session_notified(void *owner, const char *method, json_t *params)
 		return;
 	if (strcmp(kind, "exited") == 0 && se->state == SESSION_LIVE)
 		se->state = SESSION_EXITED;
-	se->executed |= strcmp(kind, "exec") == 0;
+	se->taken |= strcmp(kind, "taken") == 0;
+	se->over |= strcmp(kind, "exec") == 0 || se->taken;
 	server_log("session %s: %s", se->name, text ? text : kind);
 	session_event(se, kind, text ? text : kind);
 }
