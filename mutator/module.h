@@ -14,6 +14,11 @@
 #include "inject/target.h"
 #include "mutator/image.h"
 
+struct site; /* site.h */
+
+/* What has become of it under instances, and was not told yet (reloads.h). */
+enum module_news { MODULE_IS_OLD, MODULE_IS_RELOADED, MODULE_IS_UNLOADED };
+
 struct module {
 	char name[64];	     /* base name of the file: libc.so.6, [vdso]; of the executable the
 				name that it was started by: redis-server */
@@ -25,6 +30,10 @@ struct module {
 	bool main;	/* the executable */
 	bool gone;	/* unmapped since */
 	bool shared; /* some of its code is a shared mapping: what is written may go into the file */
+	/* Of reloads.c: */
+	enum module_news news;
+	bool missing;	    /* at the last look nothing was where a window of ours is */
+	struct site *probe; /* during a look: a window that stands for all of it */
 };
 
 struct module_list; /* opaque */

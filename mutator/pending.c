@@ -41,6 +41,11 @@ bool request_has_pending(struct session *s)
 	return false;
 }
 
+bool request_modules_due(const struct session *s)
+{
+	return clock_ns() - s->modules_ns >= s->modules_cost_ns * SHARE;
+}
+
 /* A failure leaves the rest for the next time: changes_seen says that there is something. */
 static size_t begin_waiting(struct session *s)
 {
@@ -121,7 +126,7 @@ void request_poll(struct session *s)
 	threads_poll(s);
 	/* A failure is not repeated more often than windows are. */
 	if ((s->changes_seen == s->module_changes || due || !s->retry_pause_ns) &&
-	    now - s->modules_ns >= s->modules_cost_ns * SHARE)
+	    request_modules_due(s))
 		begin_waiting(s);
 	if (s->retry_pause_ns && !due)
 		return;

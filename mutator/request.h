@@ -181,6 +181,9 @@ struct instance *request_add_instance(struct request *r, const char *metric, con
 /* What has waited for its module: everything of it, or it waits on. *began grows by new windows. */
 int request_begin(struct session *s, struct instance *i, size_t *began, struct dinst_error *e);
 
+/* pending.c: a look at the maps that nobody asked for just now is not too much of the target's time. */
+bool request_modules_due(const struct session *s);
+
 /* hooks.c: what per-thread state needs besides, in with the first instance that uses it. */
 int request_hook(struct request *r, struct instance *i, struct dinst_error *e);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutator/reloads.h"
 #include "mutator/request.h"
 
 enum { SITE_LINKS_MAX = 500 };
@@ -29,15 +30,6 @@ void request_let_go(struct session *s, struct site *site)
 		site_free(s, host);
 }
 
-/* A window is the original again: look at all of its module, which was loaded anew perhaps. */
-static void notice_reverted(struct session *s, const struct module *m)
-{
-	for (size_t b = 0; b < s->site_buckets; b++)
-		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
-			if (site->module == m && !site_is_in_place(s, site))
-				site_revert(s, site);
-}
-
 /* The host of a part's window is a further part of the point, without a snippet. */
 static int link_host(struct session *s, struct instance *i, struct site *host,
 		     const struct point *p, struct dinst_error *e)
@@ -47,7 +39,7 @@ static int link_host(struct session *s, struct instance *i, struct site *host,
 		.kind = p->kind, .part = UINT16_MAX, .place = PLACE_BEFORE, .live = arch_all_live};
 
 	if (!site_is_in_place(s, host))
-		notice_reverted(s, host->module);
+		reloads_revert(s, host->module);
 	return site_link(s, host, &part, &nothing, i, e);
 }
 
@@ -59,7 +51,7 @@ int request_site(struct request *r, struct module *m, struct place *place,
 	int status = site_make(s, m, place, plan, (unsigned)p->window, out, e);
 
 	if (status >= 0 && !site_is_in_place(s, *out))
-		notice_reverted(s, m);
+		reloads_revert(s, m);
 	return status;
 }
 

@@ -358,6 +358,18 @@ static void look_for_end(struct server *sv)
 			       "text", serve_text(state == SESSION_EXECED ? text : why.text)));
 }
 
+static void tell_reload(void *arg, const char *kind, const char *text)
+{
+	serve_notify(arg, "event", json_pack("{s:s, s:o}", "kind", kind, "text", serve_text(text)));
+}
+
+/* Also in front of a request: what it shows may stand still. */
+static void look_for_reloads(struct server *sv)
+{
+	if (sv->session && !sv->exit_told && sv->session->state != SESSION_DETACHED)
+		reloads_look(&sv->reloads, sv->session, tell_reload, sv);
+}
+
 static uint64_t now_ms(void)
 {
 	return clock_ns() / 1000000;
@@ -386,11 +398,13 @@ static void tell_limit(void *arg, const struct instance *i, double percent)
 /* What is done between requests. Returns how long to wait for the next one, -1: for ever. */
 static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 {
-	const bool waits = request_has_pending(s), limits = session_needs_poll(s);
-	const bool keeps = threads_need_poll(s);
+	const bool limits = session_needs_poll(s), keeps = threads_need_poll(s);
 	const int pump = stream_pump(s);
+	bool waits;
 	int wait;
 
+	look_for_reloads(sv);
+	waits = request_has_pending(s);
 	/* Also where requests come all the time. */
 	if (waits && now_ms() - *polled >= RETRY_PENDING_MS) {
 		request_poll(s);
@@ -426,6 +440,7 @@ int serve(int fd)
 			tell_exit(&sv);
 		if (n > 0 && fds[0].revents) {
 			look_for_end(&sv);
+			look_for_reloads(&sv);
 			receive(&sv);
 		}
 	}

@@ -119,6 +119,8 @@ void site_drop_gone(struct session *s)
 				p = &site->next_hash;
 				continue;
 			}
+			if (site->links)
+				site->module->news = MODULE_IS_UNLOADED;
 			*p = site->next_hash;
 			s->site_count--;
 			put_to_dropped(s, site);
