@@ -97,7 +97,27 @@ static uint64_t cost_of_ticks(const struct arch_environment *env)
 	       << env->ticks_shift;
 }
 
-static uint64_t cost_of(const struct arch_op *op, const struct arch_environment *env)
+static bool has_op(const struct arch_program *p, unsigned kind)
+{
+	for (unsigned i = 0; i < p->count; i++)
+		if (p->ops[i].kind == kind)
+			return true;
+	return false;
+}
+
+/*
+ * A counter per CPU changes the word by which a thread knows that its clock still holds
+ * (struct arch_environment). One behind the clock makes the next program that reads it pay.
+ */
+static bool knows_thread_clock(const struct arch_program *p, const struct arch_environment *env)
+{
+	return env && env->thread_clock_by_rseq &&
+	       !(env->counter.mode == ARCH_COUNT_PER_CPU && has_op(p, ARCH_OP_COUNT));
+}
+
+/* `thread_clock`: what ARCH_CLOCK_THREAD takes in this program. */
+static uint64_t cost_of(const struct arch_op *op, uint64_t thread_clock,
+			const struct arch_environment *env)
 {
 	if (op->kind == ARCH_OP_COUNT && env && env->counter.mode == ARCH_COUNT_LOCKED)
 		return COUNT_LOCKED;
@@ -105,8 +125,8 @@ static uint64_t cost_of(const struct arch_op *op, const struct arch_environment 
 		return costs[op->kind] + cost_of_ticks(env);
 	if (op->kind != ARCH_OP_CLOCK)
 		return op->kind < ARCH_OP_KINDS ? costs[op->kind] : 0;
-	if (op->number == ARCH_CLOCK_THREAD && env && env->thread_clock_by_rseq)
-		return THREAD_CLOCK_BY_RSEQ + cost_of_ticks(env);
+	if (op->number == ARCH_CLOCK_THREAD)
+		return thread_clock;
 	if (op->number == ARCH_CLOCK_TICKS)
 		return cost_of_ticks(env);
 	if (op->number == ARCH_CLOCK_TICKS_ORDERED)
@@ -120,6 +140,9 @@ static uint64_t cost_of(const struct arch_op *op, const struct arch_environment 
 
 uint64_t arch_program_cost(const struct arch_program *p, const struct arch_environment *env)
 {
+	const uint64_t thread_clock = knows_thread_clock(p, env)
+					      ? THREAD_CLOCK_BY_RSEQ + cost_of_ticks(env)
+					      : clocks[ARCH_CLOCK_THREAD];
 	uint64_t at[ARCH_PROGRAM_LABELS + 1] = {0}, cost = 0;
 
 	for (unsigned i = p->count; i-- > 0;) {
@@ -132,7 +155,7 @@ uint64_t arch_program_cost(const struct arch_program *p, const struct arch_envir
 			cost = at[label];
 		else if (op->kind == ARCH_OP_IF && at[label] > cost)
 			cost = at[label];
-		cost += cost_of(op, env);
+		cost += cost_of(op, thread_clock, env);
 	}
 	return cost;
 }

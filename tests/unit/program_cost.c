@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * program_cost.c - the predicted time of a program is that of its longest way.
+ * program_cost.c - the predicted time of a program is that of its longest way, and of what its
+ * operations do to each other.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,11 +64,39 @@ static void test_surroundings(void **state)
 	assert_int_equal(cost(&ticks, 1, &env), cost(&ticks, 1, &env));
 }
 
+/*
+ * fear K3: a counter per CPU changes the word by which a thread knows that its clock still holds: whichever stands
+ * first, the program that comes next pays. One that is locked does not.
+ */
+static void test_thread_clock_beside_counter(void **state)
+{
+	const struct arch_op count = {.kind = ARCH_OP_COUNT, .immediate = 1},
+			     whole = {.kind = ARCH_OP_ATOMIC_ADD, .immediate = 1},
+			     cpu = {.kind = ARCH_OP_CLOCK, .number = ARCH_CLOCK_THREAD};
+	const struct arch_op before[] = {count, cpu}, behind[] = {cpu, count},
+			     beside[] = {whole, cpu};
+	struct arch_environment env = {.ticks_multiplier = 1ull << 63, .ticks_shift = 1};
+	uint64_t by_call;
+
+	(void)state;
+	by_call = cost(&cpu, 1, &env);
+	env.thread_clock_by_rseq = true;
+	assert_true(cost(&cpu, 1, &env) < by_call);
+	assert_int_equal(cost(before, COUNT(before), &env), by_call + cost(&count, 1, &env));
+	assert_int_equal(cost(behind, COUNT(behind), &env), by_call + cost(&count, 1, &env));
+	assert_int_equal(cost(beside, COUNT(beside), &env),
+			 cost(&cpu, 1, &env) + cost(&whole, 1, &env));
+	env.counter.mode = ARCH_COUNT_LOCKED;
+	assert_int_equal(cost(before, COUNT(before), &env),
+			 cost(&cpu, 1, &env) + cost(&count, 1, &env));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_longest_way),
 		cmocka_unit_test(test_surroundings),
+		cmocka_unit_test(test_thread_clock_beside_counter),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
