@@ -14,14 +14,30 @@ static bool is_at_activation(const struct compiler *c)
 	return c->q->placement->kind == POINT_ENTRY || c->q->placement->kind == POINT_EXIT;
 }
 
+static bool times_threads(const struct compile_request *q)
+{
+	for (size_t i = 0; i < q->variable_count; i++)
+		if (q->variables[i] && q->variables[i]->form == VARIABLE_TIMER &&
+		    q->variables[i]->clock == ARCH_CLOCK_THREAD)
+			return true;
+	return false;
+}
+
+/* In the same way in all pieces of an instance, whichever of them reads the clock: see compile_add_to_cpu(). */
 static void count_hits(struct compiler *c)
 {
 	struct arch_op *op;
+	uint64_t number;
 
 	if (!c->q->hits || c->q->mode != COMPILE_POINT)
 		return;
+	number = variable_counter(c->q->hits, c->q->place);
+	if (times_threads(c->q)) {
+		compile_add_to_cpu(c, 0, number, compile_constant(c, 1));
+		return;
+	}
 	op = compile_op(c, ARCH_OP_COUNT);
-	op->number = variable_counter(c->q->hits, c->q->place);
+	op->number = number;
 	op->immediate = 1;
 }
 

@@ -12,7 +12,7 @@
  *
  * What the code of a program looks like:
  *
- *     hits += 1                                   where it is wanted
+ *     hits += 1                                   where it is wanted; locked beside a thread timer
  *     no activation? -> end                       at entries and exits, code with per-thread effects
  *     no record of the thread? -> end             code that looks at per-thread state
  *     no room in the record? -> end               at calls, code with per-thread effects

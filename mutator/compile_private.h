@@ -156,6 +156,8 @@ void compile_record(struct compiler *c, const struct mdl_expr *x, struct operand
 
 /* Adds to the variable's element that is known here; nothing where it is not the point. */
 void compile_count(struct compiler *c, const struct mdl_expr *x, const struct variable *v);
+/* Adds to a counter beside which the clock of threads is read; nothing else may add to it in another way. */
+void compile_add_to_cpu(struct compiler *c, unsigned element, uint64_t number, unsigned value);
 
 /* ----------------------------------------------------- compile_event.c */
 

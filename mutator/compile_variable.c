@@ -307,11 +307,11 @@ void compile_address(struct compiler *c, const struct mdl_expr *x, struct operan
 
 /*
  * The clock of threads needs the word that a sequence of a per-CPU counter
- * changes. So these add whole among processors, to the slot of the processor that
+ * changes. So this adds whole among processors, to the slot of the processor that
  * the thread ran on a moment ago: nobody adds to it in any other way, and seldom two
  * at a time. Where the processor is not known, to the slot for all of them.
  */
-static void add_to_cpu(struct compiler *c, unsigned element, uint64_t number, unsigned value)
+void compile_add_to_cpu(struct compiler *c, unsigned element, uint64_t number, unsigned value)
 {
 	const unsigned cpu = compile_new_value(c), known = compile_label(c);
 	unsigned offset;
@@ -333,7 +333,7 @@ static void add_time(struct compiler *c, const struct mdl_expr *x, const struct 
 	const uint64_t number = variable_counter(v, c->q->place);
 
 	if (v->clock == ARCH_CLOCK_THREAD)
-		add_to_cpu(c, element, number, time);
+		compile_add_to_cpu(c, element, number, time);
 	else
 		add_to(c, ARCH_OP_COUNT, element, number, time);
 }

@@ -5,6 +5,7 @@
  *
  *   form         in the target                                   shared by
  *   TOTAL        a counter per CPU in each place (heap.h)         the family
+ *                (of hits beside a thread timer: all additions to it are locked ones)
  *   LEVEL        one word, locked operations, in one place        the family
  *   FLAG         a word in each thread's record                   nobody
  *   TIMER        two words in each thread's record, and a TOTAL   nobody / the family

@@ -138,6 +138,27 @@ static void test_limit(void **state)
 	mdl_end(h);
 }
 
+/* Hits beside a thread timer, which all threads count at once on whatever processor they are: each of them once. */
+static void test_hits(void **state)
+{
+	enum { ROUNDS = 2000, LEAVES = THREADS * (THREADS + 1) / 2 };
+	struct harness *h = *state;
+	json_t *rows = NULL;
+	unsigned id;
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	id = mdl_insert(h, "cpu_inclusive", "/Code/mdl_threads/leaf", "--cost");
+	assert_string_equal(mdl_ask(h, "go %d", ROUNDS), "done");
+	assert_int_equal(harness_dinst(h, &rows, "read", "-v", harness_number(id), "-p",
+				       harness_number(h->pid)),
+			 0);
+	/* Its entry and its exit. */
+	assert_int_equal(harness_integer(rows, "hits"), 2 * ROUNDS * LEAVES);
+	json_decref(rows);
+	mdl_end(h);
+}
+
 /*
  * fear K3: what was switched off is asked for again: who entered in between, which nobody saw, is in there,
  * and who has left is not.
@@ -428,6 +449,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_running, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_same_memory, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_limit, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_hits, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_again, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_forked, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_forked_limit, harness_setup, harness_teardown),

@@ -209,6 +209,55 @@ static void test_flags(void **state)
 	flag.name = "f";
 }
 
+static unsigned number_of(const struct arch_program *p, unsigned kind)
+{
+	unsigned number = 0;
+
+	for (unsigned i = 0; i < p->count; i++)
+		number += p->ops[i].kind == kind;
+	return number;
+}
+
+/*
+ * fear K3: what counts hits must not make the clock of threads a system call, in no piece of the instance: each adds to the
+ * counter in the same way.
+ */
+static void test_hits_beside_thread_timer(void **state)
+{
+	static const struct {
+		const char *code;
+		unsigned clocks;
+	} pieces[] = {
+		{"startWallTimer(w);", 1},
+		{"stopWallTimer(w);", 1},
+		{"t++;", 0},
+	};
+	const enum arch_clock before = timer.clock;
+
+	(void)state;
+	for (unsigned i = 0; i < COUNT(pieces); i++) {
+		const struct job job = {
+			.code = pieces[i].code, .role = MDL_MEASURES, .hits = &other_total};
+		struct dinst_error e = {0};
+		struct world w = {0};
+		struct compiled c;
+
+		for (unsigned n = 0; n < 2; n++) {
+			timer.clock = n ? ARCH_CLOCK_THREAD : ARCH_CLOCK_TICKS;
+			assert_int_equal(build(&job, &c, &e), 0);
+			assert_int_equal(number_of(&c.program, ARCH_OP_CLOCK), pieces[i].clocks);
+			if (n)
+				assert_int_equal(number_of(&c.program, ARCH_OP_COUNT), 0);
+			else
+				assert_true(number_of(&c.program, ARCH_OP_COUNT) > 0);
+			free(c.program.ops);
+			run_as(&job, &w, 0, 0);
+			assert_int_equal(word_at(&w, TOTAL_AT + 0x1000), n + 1);
+		}
+	}
+	timer.clock = before;
+}
+
 static void test_guards(void **state)
 {
 	const struct mdl_binding thread = {.name = "$constraint", .number = 1234};
@@ -371,7 +420,7 @@ int main(void)
 		cmocka_unit_test(test_statements),  cmocka_unit_test(test_level),
 		cmocka_unit_test(test_flags),	    cmocka_unit_test(test_guards),
 		cmocka_unit_test(test_timers),	    cmocka_unit_test(test_record),
-		cmocka_unit_test(test_elapsed),
+		cmocka_unit_test(test_elapsed),	    cmocka_unit_test(test_hits_beside_thread_timer),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
