@@ -342,6 +342,7 @@ $(O)/tests/unit/inject_processor: TEST_LIBS := -Wl,--wrap=arch_keeps_flags -Wl,-
 $(O)/tests/live/private: TEST_LIBS := -Wl,--wrap=arch_switches_are_whole $(TEST_LIBS)
 $(O)/tests/live/dlopen $(O)/tests/live/unsearched: TEST_LIBS := -Wl,--wrap=maps_open_pagemap $(TEST_LIBS)
 $(O)/tests/live/each: TEST_LIBS := -Wl,--wrap=body_write $(TEST_LIBS)
+$(O)/tests/live/values_settled: TEST_LIBS := -Wl,--wrap=heap_read_counter -Wl,--wrap=heap_read_counters $(TEST_LIBS)
 
 $(O)/tests/live/ending $(O)/tests/live/hazards $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)
 

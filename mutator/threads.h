@@ -154,27 +154,31 @@ struct threads_timer {
 };
 
 /*
- * Time of a timer that is running in any thread of the
- * family now, in units of its clock, added to what total() gives: read so that
- * the sum is one that was true at one moment (the versions in the records are
- * the same before and after total() was called). Does not stop anything.
+ * Reads what a timer's totals are, anew each time: it is called until nothing has stopped meanwhile, but for
+ * those that stop all the time.
+ */
+typedef int threads_totals(void *arg, struct dinst_error *e);
+
+/*
+ * Time of a timer that is running in any thread of the family now, in units of its clock:
+ * together with what totals() has read last a sum that was true at one moment (the versions in
+ * the records are the same before and after it was called). Does not stop anything.
  * Here and below: DINST_NOT_PERMITTED: the target lives, and may not be looked at any more;
  * DINST_BUSY: for want of descriptors or memory it, or the family, cannot be looked at now.
  */
-int threads_read_timer(struct session *s, const struct threads_timer *timer,
-		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
-		       struct dinst_error *e);
+int threads_read_timer(struct session *s, const struct threads_timer *timer, threads_totals *totals,
+		       void *arg, uint64_t *running, struct dinst_error *e);
 /*
- * The parts of such a timer that run now, thread by thread: each() with the ids that
- * the process and the thread have themselves (a process's is 0 where it has ended), the
- * word at `beside` of its record (0 where that is 0), and the time in units of the clock.
- * Beside the totals this is a look at another moment.
+ * The same thread by thread: each() with the ids that the process and the thread have themselves (a
+ * process's is 0 where it has ended), the word at `beside` of its record (0 where that is 0),
+ * and the time in units of the clock. All of them behind the last call of totals().
  */
 struct threads_running {
 	pid_t pid, tid;
 	uint64_t word, units;
 };
 int threads_each_running(struct session *s, const struct threads_timer *timer, uint32_t beside,
+			 threads_totals *totals,
 			 void (*each)(void *arg, const struct threads_running *r), void *arg,
 			 struct dinst_error *e);
 /* One word of each thread's record: calls each() with the thread's id and the word. */

@@ -399,18 +399,6 @@ static uint64_t running_of(const struct threads *t, const struct look *l,
 	return now > l->words[1] ? now - l->words[1] : 0;
 }
 
-static int running(const struct session *s, const struct looks *l,
-		   const struct threads_timer *timer, uint64_t *sum, struct dinst_error *e)
-{
-	struct own_ids ids = {0};
-
-	*sum = 0;
-	for (size_t i = 0; i < l->count; i++)
-		*sum += running_of(s->threads, &l->items[i], timer, &ids);
-	own_ids_release(&ids);
-	return ids.lack ? fail_lack(s, e) : 0;
-}
-
 /* Nothing was stopped between the two looks, and nothing was about to be. */
 static bool agree(const struct looks *a, const struct looks *b)
 {
@@ -427,34 +415,77 @@ static bool agree(const struct looks *a, const struct looks *b)
 	return true;
 }
 
-int threads_read_timer(struct session *s, const struct threads_timer *timer,
-		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
-		       struct dinst_error *e)
-{
-	struct looks before = {0}, after = {0};
-	uint64_t sum = 0;
-	int status = 0;
+/* What runs of a timer: its words, those beside it, and for how long each has run by then. */
+struct parts {
+	struct looks timers, words;
+	uint64_t *units; /* by number of `timers` */
+	struct own_ids ids;
+};
 
-	if (!s->threads || !s->threads->area) {
-		*value = total(arg);
-		return 0;
-	}
-	status = find_family(s, e);
+static void parts_release(struct parts *p)
+{
+	own_ids_release(&p->ids);
+	free(p->units);
+	free(p->words.items);
+	free(p->timers.items);
+}
+
+static int parts_read(struct session *s, const struct threads_timer *timer, uint32_t beside,
+		      struct parts *p, struct dinst_error *e)
+{
+	int status = look_around(s, timer->offset, &p->timers, e);
+
+	if (status >= 0 && beside)
+		status = look_around(s, beside, &p->words, e);
+	if (status < 0)
+		return status;
+	free(p->units);
+	p->units = calloc(p->timers.count + 1, sizeof(*p->units));
+	if (!p->units)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	own_ids_release(&p->ids);
+	p->ids = (struct own_ids){0};
+	for (size_t i = 0; i < p->timers.count; i++)
+		p->units[i] = running_of(s->threads, &p->timers.items[i], timer, &p->ids);
+	return p->ids.lack ? fail_lack(s, e) : 0;
+}
+
+/*
+ * Totals between two looks. The family is looked for before all of them: that may take as long as timers run.
+ */
+static int read_at_once(struct session *s, const struct threads_timer *timer, uint32_t beside,
+			threads_totals *totals, void *arg, struct parts *p, struct dinst_error *e)
+{
+	struct looks after = {0};
+	int status = find_family(s, e);
+
 	for (unsigned try = 0; status >= 0 && try < TRIES; try++) {
-		status = look_around(s, timer->offset, &before, e);
+		status = parts_read(s, timer, beside, p, e);
 		if (status >= 0)
-			status = running(s, &before, timer, &sum, e);
-		if (status < 0)
-			break;
-		sum += total(arg);
-		status = look_around(s, timer->offset, &after, e);
-		/* Where they stop all the time, the last sum is off by one interval at most. */
-		if (status >= 0 && agree(&before, &after))
+			status = totals(arg, e);
+		if (status >= 0)
+			status = look_around(s, timer->offset, &after, e);
+		/* Where they stop all the time, the last one is off by one interval at most. */
+		if (status >= 0 && agree(&p->timers, &after))
 			break;
 	}
-	*value = sum;
-	free(before.items);
 	free(after.items);
+	return status;
+}
+
+int threads_read_timer(struct session *s, const struct threads_timer *timer, threads_totals *totals,
+		       void *arg, uint64_t *running, struct dinst_error *e)
+{
+	struct parts p = {0};
+	int status;
+
+	*running = 0;
+	if (!s->threads || !s->threads->area)
+		return totals(arg, e);
+	status = read_at_once(s, timer, 0, totals, arg, &p, e);
+	for (size_t i = 0; status >= 0 && i < p.timers.count; i++)
+		*running += p.units[i];
+	parts_release(&p);
 	return status;
 }
 
@@ -495,35 +526,28 @@ static uint64_t word_beside(const struct looks *l, const struct look *of, size_t
 }
 
 int threads_each_running(struct session *s, const struct threads_timer *timer, uint32_t beside,
+			 threads_totals *totals,
 			 void (*each)(void *arg, const struct threads_running *r), void *arg,
 			 struct dinst_error *e)
 {
-	struct looks timers = {0}, words = {0};
-	struct own_ids ids = {0};
+	struct parts p = {0};
 	size_t from = 0;
 	int status;
 
 	if (!s->threads || !s->threads->area)
-		return 0;
-	status = find_family(s, e);
-	if (status >= 0)
-		status = look_around(s, timer->offset, &timers, e);
-	if (status >= 0 && beside)
-		status = look_around(s, beside, &words, e);
-	for (size_t i = 0; status >= 0 && i < timers.count; i++) {
-		const struct look *l = &timers.items[i];
-		const uint64_t units = running_of(s->threads, l, timer, &ids);
+		return totals(arg, e);
+	status = read_at_once(s, timer, beside, totals, arg, &p, e);
+	for (size_t i = 0; status >= 0 && i < p.timers.count; i++) {
+		const struct look *l = &p.timers.items[i];
 
-		if (units)
-			each(arg, &(struct threads_running){.pid = own_pid(l, &ids),
+		if (p.units[i])
+			each(arg, &(struct threads_running){.pid = own_pid(l, &p.ids),
 							    .tid = (pid_t)l->owner,
-							    .word = word_beside(&words, l, &from),
-							    .units = units});
+							    .word = word_beside(&p.words, l, &from),
+							    .units = p.units[i]});
 	}
-	if (status >= 0 && ids.lack)
+	if (status >= 0 && p.ids.lack)
 		status = fail_lack(s, e);
-	own_ids_release(&ids);
-	free(timers.items);
-	free(words.items);
+	parts_release(&p);
 	return status;
 }

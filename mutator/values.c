@@ -224,10 +224,15 @@ static void add_key(json_t *row, const struct instance *i, uint64_t key)
 
 /* ----------------------------------------------------------------- vectors */
 
+static void forget_elements(struct vector *v)
+{
+	while (v->count)
+		variable_value_release(&v->elements[--v->count].value);
+}
+
 void values_vector_release(struct vector *v)
 {
-	for (size_t k = 0; k < v->count; k++)
-		variable_value_release(&v->elements[k].value);
+	forget_elements(v);
 	free(v->elements);
 }
 
@@ -248,8 +253,7 @@ static void never_below_zero(struct vector *v)
 			v->elements[k].value.value = 0;
 }
 
-/* Elements that have a key, with their values, and the one of keys without a place if it is used. */
-int values_vector(const struct instance *i, struct vector *out, struct dinst_error *e)
+int values_totals(const struct instance *i, struct vector *out, struct dinst_error *e)
 {
 	const struct instance *source = instance_source(i);
 	const struct variable *v = variable_of(i);
@@ -258,12 +262,12 @@ int values_vector(const struct instance *i, struct vector *out, struct dinst_err
 	size_t places = 0;
 	int status;
 
-	memset(out, 0, sizeof(*out));
+	forget_elements(out);
 	status = variable_keys(i->session, source->table, &keys, &used, &places, &out->full, e);
 	/* Where the keys were given, others are none of its business. */
 	if (source->table->keys)
 		out->full = 0;
-	if (status >= 0) {
+	if (status >= 0 && !out->elements) {
 		out->elements = calloc(places + 1, sizeof(*out->elements));
 		out->places = places;
 		if (!out->elements)
@@ -281,15 +285,23 @@ int values_vector(const struct instance *i, struct vector *out, struct dinst_err
 	}
 	free(keys);
 	free(used);
-	if (status >= 0)
-		status = values_add_running(i, out, e);
-	if (status >= 0 && v->form == VARIABLE_TIMER)
-		never_below_zero(out);
+	return status;
+}
+
+int values_vector(const struct instance *i, struct vector *out, struct dinst_error *e)
+{
+	const bool timer = variable_of(i)->form == VARIABLE_TIMER;
+	int status;
+
+	memset(out, 0, sizeof(*out));
+	status = timer ? values_with_running(i, out, e) : values_totals(i, out, e);
 	out->unseen = status == DINST_NOT_PERMITTED;
 	if (out->unseen) {
 		dinst_error_clear(e);
-		status = 0;
+		status = values_totals(i, out, e);
 	}
+	if (status >= 0 && timer)
+		never_below_zero(out);
 	if (status < 0)
 		values_vector_release(out);
 	else if (out->count)

@@ -35,11 +35,14 @@ bool values_is_of(const struct instance *i, const char *hierarchy);
 int values_vector(const struct instance *i, struct vector *out, struct dinst_error *e);
 void values_vector_release(struct vector *v);
 
+/* Likewise without what runs now; what *out has is read anew. */
+int values_totals(const struct instance *i, struct vector *out, struct dinst_error *e);
+
 /*
- * values_running.c: to each element what it has from timers that run now. Where a key has none, since
- * it gets its place when a timer stops, it is appended, or goes to that of keys without a place. Reading gives no
- * key a place: many a forked child never stops what it inherits.
+ * values_running.c: values_totals(), and to each element what it has from timers that run, as both were at one
+ * moment. Where a key has none, since it gets its place when a timer stops, it is appended, or goes to that of keys
+ * without a place. Reading gives no key a place: many a forked child never stops what it inherits.
  */
-int values_add_running(const struct instance *i, struct vector *out, struct dinst_error *e);
+int values_with_running(const struct instance *i, struct vector *out, struct dinst_error *e);
 
 #endif

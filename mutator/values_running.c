@@ -82,8 +82,15 @@ static enum whose whose_of(const struct instance *i)
 	return values_is_of(i, "/Machine") ? OF_PROCESS : OF_FLAG;
 }
 
+static int read_totals(void *arg, struct dinst_error *e)
+{
+	const struct attribution *a = arg;
+
+	return values_totals(a->instance, a->vector, e);
+}
+
 /* Totals have what timers measured until they stopped; what runs now is in the threads' records. */
-int values_add_running(const struct instance *i, struct vector *out, struct dinst_error *e)
+int values_with_running(const struct instance *i, struct vector *out, struct dinst_error *e)
 {
 	const struct instance *source = instance_source(i);
 	const struct variable *own = source->variable_count ? source->variables[0] : NULL;
@@ -94,16 +101,16 @@ int values_add_running(const struct instance *i, struct vector *out, struct dins
 
 	if (!a.timer || a.timer->form != VARIABLE_TIMER || !a.timer->record_offset ||
 	    a.timer->still)
-		return 0;
+		return values_totals(i, out, e);
 	for (size_t f = 0; f < source->flag_count; f++)
 		if (source->flags[f]->table == source->table && source->flags[f]->variable_count)
 			beside = source->flags[f]->variables[0]->record_offset;
 	if (a.whose == OF_FLAG && !beside)
-		return 0;
+		return values_totals(i, out, e);
 	status = threads_each_running(i->session,
 				      &(struct threads_timer){own->record_offset, own->clock,
 							      own->only_pid, own->only_tid},
-				      beside, attribute, &a, e);
+				      beside, read_totals, attribute, &a, e);
 	return status < 0 ? status : a.status;
 }
 

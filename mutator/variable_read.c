@@ -60,9 +60,19 @@ static bool is_gone(const struct session *s)
 	       s->state == SESSION_TAKEN || poll(&end, 1, 0) > 0;
 }
 
-static uint64_t total_of(void *v)
+/* A timer and its total. */
+struct stopped {
+	const struct variable *timer;
+	uint64_t units;
+};
+
+static int read_stopped(void *arg, struct dinst_error *e)
 {
-	return read_total(v, 0);
+	struct stopped *total = arg;
+
+	(void)e;
+	total->units = read_total(total->timer, 0);
+	return 0;
 }
 
 /*
@@ -73,21 +83,24 @@ static uint64_t total_of(void *v)
 static int read_timer(struct session *s, struct variable *v, int64_t *out, struct dinst_error *e)
 {
 	const struct threads_timer timer = {v->record_offset, v->clock, v->only_pid, v->only_tid};
+	struct stopped total = {.timer = v};
 	uint64_t units = 0;
 	bool denied;
 	int64_t value;
 	int status = 0;
 
 	if (v->record_offset)
-		status = threads_read_timer(s, &timer, total_of, v, &units, e);
+		status = threads_read_timer(s, &timer, read_stopped, &total, &units, e);
 	denied = status == DINST_NOT_PERMITTED;
 	if (status < 0 && !denied && !is_gone(s))
 		return status;
 	if (status < 0)
 		dinst_error_clear(e);
-	if (status < 0 || !v->record_offset)
-		units = read_total(v, 0);
-	value = (int64_t)in_ns(v, units);
+	if (status < 0 || !v->record_offset) {
+		units = 0;
+		read_stopped(&total, e);
+	}
+	value = (int64_t)in_ns(v, total.units + units);
 	/* Clocks of different threads are apart by some ns. Looked at afterwards: if the target is
 	 * there now, it was there when the records were read. */
 	if (value < v->last && (v->last - value < JITTER_NS || denied || is_gone(s)))
