@@ -154,8 +154,8 @@ struct threads_timer {
 };
 
 /*
- * Reads what a timer's totals are, anew each time: it is called until nothing has stopped meanwhile, but for
- * those that stop all the time.
+ * Reads what a timer's totals are, anew each time: it is called until nothing has stopped meanwhile. Where timers stop
+ * all the time that is taken for what has run for a millisecond and more; the rest may be too much by what it ran.
  */
 typedef int threads_totals(void *arg, struct dinst_error *e);
 
