@@ -97,13 +97,22 @@ static bool is_stub_name(const char *name)
 		"_dl_start_user",  "__sigreturn",     "_dl_rtld_di_serinfo_unused",
 	};
 	static const char *const beginnings[] = {
-		"_dl_runtime_resolve",	 "_dl_runtime_profile",
-		"SafeFetch32_",		 "SafeFetchN_",
-		"_SafeFetch32_",	 "_SafeFetchN_",
-		"JIT_WriteBarrier",	 "JIT_CheckedWriteBarrier",
-		"JIT_ByRefWriteBarrier", "RhpAssignRef",
-		"RhpCheckedAssignRef",	 "RhpByRefAssignRef",
-		"_Py_trampoline_func",	 "__cfi_",
+		"_dl_runtime_resolve",
+		"_dl_runtime_profile",
+		"SafeFetch32_",
+		"SafeFetchN_",
+		"_SafeFetch32_",
+		"_SafeFetchN_",
+		"JIT_WriteBarrier",
+		"JIT_CheckedWriteBarrier",
+		"JIT_ByRefWriteBarrier",
+		"RhpAssignRef",
+		"RhpCheckedAssignRef",
+		"RhpByRefAssignRef",
+		"JIT_MemSet",
+		"JIT_MemCpy",
+		"_Py_trampoline_func",
+		"__cfi_",
 	};
 
 	size_t length;

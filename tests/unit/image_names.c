@@ -57,6 +57,8 @@ static void test_stubs(void **state)
 		{"JIT_WriteBarrier_PreGrow64", FUNCTION_STUB},
 		{"JIT_CheckedWriteBarrier", FUNCTION_STUB},
 		{"JIT_ByRefWriteBarrier", FUNCTION_STUB},
+		{"JIT_MemSet", FUNCTION_STUB},
+		{"JIT_MemCpy", FUNCTION_STUB},
 		{"RhpAssignRefRAX", FUNCTION_STUB},
 		{"RhpCheckedAssignRef", FUNCTION_STUB},
 		{"RhpByRefAssignRef", FUNCTION_STUB},
