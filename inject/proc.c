@@ -11,11 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -189,6 +191,32 @@ bool proc_has_to_end(const struct proc_stat *stat)
 {
 	return strchr("ZXx", stat->state) || (stat->flags & PROC_EXITING) ||
 	       (stat->pending & UINT64_C(1) << (SIGKILL - 1));
+}
+
+unsigned proc_worker_flags(const char *release)
+{
+	unsigned major, minor;
+
+	if (sscanf(release, "%u.%u", &major, &minor) != 2)
+		return PROC_IO_WORKER | PROC_USER_WORKER;
+	return (major > 5 || (major == 5 && minor >= 12) ? PROC_IO_WORKER : 0) |
+	       (major > 6 || (major == 6 && minor >= 4) ? PROC_USER_WORKER : 0);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static unsigned worker_flags;
+
+static void ask_for_release(void)
+{
+	struct utsname name;
+
+	worker_flags = proc_worker_flags(uname(&name) ? "" : name.release);
+}
+
+bool proc_is_worker(const struct proc_stat *stat)
+{
+	pthread_once(&once, ask_for_release);
+	return stat->flags & worker_flags;
 }
 
 static void parse_ids(const char *text, unsigned ids[4])

@@ -21,8 +21,8 @@ enum proc_flag {
 	PROC_EXITING = 0x00000004,
 	PROC_FORKED = 0x00000040, /* and has executed nothing since */
 	PROC_DUMPS_CORE = 0x00000200,
-	PROC_IO_WORKER = 0x00000010,
-	PROC_USER_WORKER = 0x00004000,
+	PROC_IO_WORKER = 0x00000010,   /* before Linux 5.12 another thing: proc_worker_flags() */
+	PROC_USER_WORKER = 0x00004000, /* before Linux 6.4 */
 	PROC_KERNEL_THREAD = 0x00200000,
 };
 
@@ -83,6 +83,14 @@ uint64_t proc_bytes(const char *text, const char *name);
 int proc_stat_read(pid_t pid, struct proc_stat *stat);
 /* True if a thread is on its way out, or has gone: also one that was killed and has not run since. */
 bool proc_has_to_end(const struct proc_stat *stat);
+/*
+ * Those flags that say, in the kernel of this release (uname(2)), that a thread of a process runs the kernel's code only. Before
+ * Linux 5.12 the workers of io_uring were threads of no process, and the flag was that of a virtual CPU, for some; before 6.4
+ * the other one was that of who had loaded a module, for good.
+ */
+unsigned proc_worker_flags(const char *release);
+/* True if it is such a thread, which nobody can stop, nor has to: a worker of io_uring's or vhost's. */
+bool proc_is_worker(const struct proc_stat *stat);
 /*
  * True if `of` made `pid`, or who made it, and so on; for as long as none of those in between has ended. Or nobody can
  * look now.

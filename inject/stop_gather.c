@@ -167,7 +167,7 @@ static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 	if (!h)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for thread %d", (int)tid);
 	h->state = stat.state;
-	h->pub.kernel_worker = (stat.flags & (PROC_IO_WORKER | PROC_USER_WORKER)) != 0;
+	h->pub.kernel_worker = proc_is_worker(&stat);
 	if (h->pub.kernel_worker)
 		return 0;
 	if (stat.state == 'S')

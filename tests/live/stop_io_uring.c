@@ -32,7 +32,7 @@ static int look_at_all(pid_t pid, struct seen *seen, struct dinst_error *e)
 	for (size_t i = 0; !code && i < tasks.count; i++) {
 		if (proc_thread_stat_read(pid, tasks.ids[i], &stat))
 			continue;
-		if (stat.flags & (PROC_IO_WORKER | PROC_USER_WORKER)) {
+		if (proc_is_worker(&stat)) {
 			seen->polls |= !strncmp(stat.name, "iou-sqp-", 8);
 			if (tasks.ids[i] > seen->youngest)
 				seen->youngest = tasks.ids[i];

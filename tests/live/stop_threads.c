@@ -57,8 +57,8 @@ static int check_listed(pid_t pid, struct dinst_error *e)
 		const pid_t tid = atoi(entry->d_name);
 
 		if (tid > 0 && !proc_thread_stat_read(pid, tid, &stat) &&
-		    !strchr("tZXx", stat.state) &&
-		    !(stat.flags & (PROC_EXITING | PROC_IO_WORKER | PROC_USER_WORKER)))
+		    !strchr("tZXx", stat.state) && !(stat.flags & PROC_EXITING) &&
+		    !proc_is_worker(&stat))
 			code = dinst_fail(e, DINST_FAILED, "thread %d is in state %c in a stop",
 					  (int)tid, stat.state);
 	}

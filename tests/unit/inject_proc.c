@@ -116,6 +116,39 @@ static void test_has_to_end(void **state)
 	assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+/* fear A10: a thread of the kernel's is told by flags that older ones give to threads which have to be stopped */
+static void test_worker_flags(void **state)
+{
+	static const struct {
+		const char *release;
+		unsigned flags;
+	} cases[] = {
+		{"4.18.0-553.el8_10.x86_64", 0},
+		{"5.10.0-30-amd64", 0},
+		{"5.11.22", 0},
+		{"5.12.0", PROC_IO_WORKER},
+		{"5.12", PROC_IO_WORKER},
+		{"5.4.0-200-generic", 0},
+		{"6.1.0-18-amd64", PROC_IO_WORKER},
+		{"6.3.13", PROC_IO_WORKER},
+		{"6.4", PROC_IO_WORKER | PROC_USER_WORKER},
+		{"6.4-rc1", PROC_IO_WORKER | PROC_USER_WORKER},
+		{"6.18.5+", PROC_IO_WORKER | PROC_USER_WORKER},
+		{"7.0.0", PROC_IO_WORKER | PROC_USER_WORKER},
+		{"garbage", PROC_IO_WORKER | PROC_USER_WORKER},
+		{"", PROC_IO_WORKER | PROC_USER_WORKER},
+	};
+	struct proc_stat stat;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (proc_worker_flags(cases[i].release) != cases[i].flags)
+			fail_msg("%s: %#x, not %#x", cases[i].release,
+				 proc_worker_flags(cases[i].release), cases[i].flags);
+	assert_int_equal(proc_stat_read(getpid(), &stat), 0);
+	assert_false(proc_is_worker(&stat));
+}
+
 static void test_nobody(void **state)
 {
 	struct proc_status status;
@@ -241,10 +274,10 @@ static void test_births(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),	    cmocka_unit_test(test_figures),
-		cmocka_unit_test(test_has_to_end),  cmocka_unit_test(test_nobody),
-		cmocka_unit_test(test_lists),	    cmocka_unit_test(test_births),
-		cmocka_unit_test(test_cannot_look),
+		cmocka_unit_test(test_names),	   cmocka_unit_test(test_figures),
+		cmocka_unit_test(test_has_to_end), cmocka_unit_test(test_worker_flags),
+		cmocka_unit_test(test_nobody),	   cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_births),	   cmocka_unit_test(test_cannot_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
