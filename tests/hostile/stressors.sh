@@ -268,6 +268,7 @@ try() {
 	cat "$work"/mutator.* | awk -v name="$1" -v plain="$(operations "$1" plain)" -v other="$(operations "$1" instrumented)" \
 		-v all=$((over - began)) -v held=$((removed - inserted)) -v counted="$work/counted" -v judged="$work/judged" '
 		/^  e .* = / { hits += $4; n++ }
+		/^asked [0-9]+ times: / { asked += $2 - 1 }
 		END {
 			printf "%.0f\n", hits >>counted
 			part = held / all
@@ -275,8 +276,8 @@ try() {
 			now = (ratio - (1 - part)) / part
 			slow = now < 0.2 && plain >= 20
 			print (plain >= 20) + 0 >>judged
-			printf "  %-12s %9d of %9d operations, %3d %% of its speed for %d %% of the time, %d processes, %d entries counted\n",
-				name, other, plain, now * 100, part * 100, n / 2, hits
+			printf "  %-12s %9d of %9d operations, %3d %% of its speed for %d %% of the time, %d processes, %d entries counted%s\n",
+				name, other, plain, now * 100, part * 100, n / 2, hits, asked ? ", asked " asked " times again" : ""
 			exit slow
 		}'
 }

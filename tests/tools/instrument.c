@@ -92,6 +92,27 @@ static const char *main_module(const struct session *s)
 	return "?";
 }
 
+/*
+ * Whether what was told to come back later is to be asked again, as anybody would: a vfork child, or a machine under load, may
+ * not let a thread stop in time. `asked` counts how often it was.
+ */
+static bool ask_again(int status, unsigned *asked, struct dinst_error *e)
+{
+	if (status != DINST_BUSY || *asked > AGAIN)
+		return false;
+	printf("busy: %s\n", e->text);
+	usleep(AGAIN_US);
+	dinst_error_clear(e);
+	(*asked)++;
+	return true;
+}
+
+static void print_asked(unsigned asked, const char *what)
+{
+	if (asked > 1)
+		printf("asked %u times: %s\n", asked, what);
+}
+
 /* The resources as foci; text[] is where those live that stand for others. */
 static size_t make_foci(const struct session *s, const struct order *o, char text[][512],
 			const char **foci)
@@ -115,15 +136,13 @@ static int insert_kind(struct session *s, const struct raw_metric *m, const char
 {
 	struct insert_result r;
 	double start = now_ms();
-	int status = request_insert_raw(s, m, foci, count, false, &r, e);
+	unsigned asked = 1;
+	int status;
 
-	/* As anybody would who is told so: a vfork child may not get a processor for long. */
-	for (int i = 0; status == DINST_BUSY && i < AGAIN; i++) {
-		printf("busy: %s\n", e->text);
-		usleep(AGAIN_US);
-		dinst_error_clear(e);
+	do
 		status = request_insert_raw(s, m, foci, count, false, &r, e);
-	}
+	while (ask_again(status, &asked, e));
+	print_asked(asked, "insert");
 	for (size_t i = 0; status >= 0 && i < r.count; i++) {
 		size_t points, pending;
 
@@ -172,6 +191,24 @@ static bool has_time(double end)
 	return end > 0 ? now_ms() < end : poll(&input, 1, 0) == 0;
 }
 
+/* Removes all that is inserted. */
+static int take_out(struct session *s, struct flush_result *flush, struct dinst_error *e)
+{
+	unsigned asked = 1;
+	int status = 0;
+
+	while (status >= 0 && s->instances)
+		do
+			status = removal_switch_off(s, s->instances, e);
+		while (ask_again(status, &asked, e));
+	if (status >= 0)
+		do
+			status = removal_flush(s, flush, e);
+		while (ask_again(status, &asked, e));
+	print_asked(asked, "remove");
+	return status;
+}
+
 static int one_round(struct session *s, const struct order *o, unsigned ms, struct dinst_error *e)
 {
 	struct flush_result flush = {0};
@@ -183,10 +220,8 @@ static int one_round(struct session *s, const struct order *o, unsigned ms, stru
 		request_poll(s);
 	}
 	print_values(s);
-	while (status >= 0 && s->instances)
-		status = removal_switch_off(s, s->instances, e);
 	if (status >= 0)
-		status = removal_flush(s, &flush, e);
+		status = take_out(s, &flush, e);
 	printf("removed: %zu freed, %zu queued, stopped %.3f ms\n", flush.freed, flush.queued,
 	       (double)flush.stop_ns / 1e6);
 	return status;
@@ -202,9 +237,13 @@ static int attach_main(pid_t pid, const struct order *o, int rounds, unsigned ms
 	struct detach_result detached = {0};
 	struct dinst_error e = {0};
 	struct session *s;
+	unsigned asked = 1;
 	int status;
 
-	status = session_attach(pid, "instrument", &s, &e);
+	do
+		status = session_attach(pid, "instrument", &s, &e);
+	while (ask_again(status, &asked, &e));
+	print_asked(asked, "attach");
 	if (status < 0) {
 		fprintf(stderr, "instrument: %s\n", e.text);
 		return 1;
