@@ -62,7 +62,7 @@ void code_release(struct code *c);
 
 /*
  * code_stack.c: bytes of stack that what is inserted at v may take for itself; it gives them back
- * before the program goes on.
+ * before the program goes on. SIZE_MAX where nobody counts them.
  */
 size_t code_stack_left(const struct image *img, vaddr_t v);
 

@@ -106,7 +106,7 @@ static uint64_t hash_on(const struct siphash_key *key, uint64_t before, const vo
 uint64_t plan_cache_shape(const struct image *img)
 {
 	const uint64_t traits[] = {img->go, img->turns_faults, img->ocaml.begin_count,
-				   img->ocaml.everywhere};
+				   img->ocaml.everywhere, img->ocaml.grows};
 	uint64_t hash = img->file.size;
 	struct siphash_key key;
 

@@ -486,7 +486,7 @@ static int check_stack(struct code *c, struct dinst_error *e)
 	const struct module *m = c->site->module;
 	size_t left;
 
-	if (!c->stack || !image_is_go(m->image))
+	if (!c->stack)
 		return 0;
 	left = code_stack_left(m->image, c->site->key.start - m->bias);
 	c->small_stack = c->stack > left;
@@ -494,8 +494,9 @@ static int check_stack(struct code *c, struct dinst_error *e)
 		       ? dinst_fail(
 				 e, DINST_REFUSED,
 				 "what is inserted at %#llx takes %zu bytes of stack, of which a "
-				 "function of Go may have %zu there",
-				 (unsigned long long)c->site->key.start, c->stack, left)
+				 "function of %s may have %zu there",
+				 (unsigned long long)c->site->key.start, c->stack,
+				 image_is_go(m->image) ? "Go" : "OCaml", left)
 		       : 0;
 }
 

@@ -51,6 +51,11 @@ bool image_turns_faults(const struct image *img);
  * touches the end of the stack has to be in it (OCaml before version 5).
  */
 bool image_overflows(const struct image *img, vaddr_t v);
+/*
+ * Code at v that runs on a small stack with others' memory around it, and looks itself whether that has to grow (OCaml from
+ * version 5 on). *runtime: it is of the runtime's, which looks nowhere and lives on what others have left.
+ */
+bool image_grows_stack(const struct image *img, vaddr_t v, bool *runtime);
 /* Compiled ahead of time by Mono, whose runtime reads the calls that lead to it. */
 bool image_is_mono(const struct image *img);
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * image_ocaml.c - which code is OCaml's, of versions whose stack ends in a guard page.
+ * image_ocaml.c - which code is OCaml's, and of which kind its stacks are.
  *
- * Before version 5, Stack_overflow is made of a SIGSEGV, and only of one whose pc lies between two
+ * Before version 5 they end in a guard page, and Stack_overflow is made of a SIGSEGV, and only of one whose pc lies between two
  * symbols caml<Unit>__code_begin and caml<Unit>__code_end (runtime/signals_nat.c, segv_handler()):
  * any other ends the program. What touches the guard page first is whatever needs the most stack: a
- * call, a store to the frame, or what we push. Version 5 looks before it grows a stack.
+ * call, a store to the frame, or what we push.
+ *
+ * From version 5 on they are pieces of malloc()'s, behind a struct of the runtime's and nothing else: functions
+ * look whether there is enough, and grow them (code_stack.c).
  */
 #include "mutator/image_private.h"
 
@@ -25,19 +28,26 @@ static bool names_symbol(const struct elf_file *f, const char *wanted, size_t si
 	return false;
 }
 
-static bool has_guarded_stack(const struct elf_file *f)
+static bool is_ocaml(const struct elf_file *f, bool *grows)
 {
-	static const char runtime[] = "\0caml_call_gc", grows[] = "\0caml_call_realloc_stack";
+	static const char runtime[] = "\0caml_call_gc", growth[] = "\0caml_call_realloc_stack";
 
-	return names_symbol(f, runtime, sizeof(runtime)) && !names_symbol(f, grows, sizeof(grows));
+	*grows = names_symbol(f, growth, sizeof(growth));
+	return *grows || names_symbol(f, runtime, sizeof(runtime));
 }
 
+/* What separates a unit's name from the ending depends on the version: "__", "." or "$". */
 static bool ends_with(const struct symbol *s, const char *ending)
 {
 	size_t size = strlen(ending);
 
 	return s->length > size && !memcmp(s->name, "caml", 4) &&
 	       !memcmp(s->name + s->length - size, ending, size);
+}
+
+static bool is_named(const struct symbol *s, const char *name)
+{
+	return s->length == strlen(name) && !memcmp(s->name, name, s->length);
 }
 
 static int by_address(const void *a, const void *b)
@@ -51,7 +61,7 @@ int ocaml_find(struct image *img, const struct symbol_list *list, struct dinst_e
 {
 	struct image_ocaml *o = &img->ocaml;
 
-	if (!has_guarded_stack(&img->file))
+	if (!is_ocaml(&img->file, &o->grows))
 		return 0;
 	o->begins = calloc(list->count + 1, sizeof(*o->begins));
 	o->ends = calloc(list->count + 1, sizeof(*o->ends));
@@ -60,10 +70,14 @@ int ocaml_find(struct image *img, const struct symbol_list *list, struct dinst_e
 	for (size_t i = 0; i < list->count; i++) {
 		const struct symbol *s = &list->symbols[i];
 
-		if (ends_with(s, "__code_begin"))
+		if (ends_with(s, "code_begin"))
 			o->begins[o->begin_count++] = s->address;
-		else if (ends_with(s, "__code_end"))
+		else if (ends_with(s, "code_end"))
 			o->ends[o->end_count++] = s->address;
+		if (is_named(s, "caml_system__code_begin"))
+			o->runtime.lo = s->address;
+		else if (is_named(s, "caml_system__code_end"))
+			o->runtime.hi = s->address;
 	}
 	qsort(o->begins, o->begin_count, sizeof(*o->begins), by_address);
 	qsort(o->ends, o->end_count, sizeof(*o->ends), by_address);
@@ -94,9 +108,8 @@ static size_t count_to(const vaddr_t *addresses, size_t count, vaddr_t v)
 	return lo;
 }
 
-bool image_overflows(const struct image *img, vaddr_t v)
+static bool is_in_code(const struct image_ocaml *o, vaddr_t v)
 {
-	const struct image_ocaml *o = &img->ocaml;
 	size_t begun, ended;
 
 	if (o->everywhere || !o->begin_count)
@@ -104,4 +117,17 @@ bool image_overflows(const struct image *img, vaddr_t v)
 	begun = count_to(o->begins, o->begin_count, v);
 	ended = count_to(o->ends, o->end_count, v);
 	return begun && (!ended || o->begins[begun - 1] >= o->ends[ended - 1]);
+}
+
+bool image_overflows(const struct image *img, vaddr_t v)
+{
+	return !img->ocaml.grows && is_in_code(&img->ocaml, v);
+}
+
+bool image_grows_stack(const struct image *img, vaddr_t v, bool *runtime)
+{
+	const struct image_ocaml *o = &img->ocaml;
+
+	*runtime = v >= o->runtime.lo && v < o->runtime.hi;
+	return o->grows && (*runtime || is_in_code(o, v));
 }

@@ -62,7 +62,9 @@ struct symbol_list {
 struct image_ocaml {
 	vaddr_t *begins, *ends;
 	size_t begin_count, end_count;
-	bool everywhere; /* nothing says where */
+	struct image_range runtime; /* what is written in assembler */
+	bool everywhere;	    /* nothing says where */
+	bool grows;		    /* from version 5 on */
 };
 
 /* image_outer.c: a function's way outwards, by functions that end behind it. */

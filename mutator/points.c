@@ -87,7 +87,7 @@ static const struct {
 	[REFUSAL_SHADOW_STACK] = {"shadow-stack",
 				  "a call would have to move, and the target has shadow stacks"},
 	[REFUSAL_STACK] = {"stack", "what is inserted would take more stack than a function of Go "
-				    "may have left there"},
+				    "or OCaml may have left there"},
 	[REFUSAL_UNWRITABLE] =
 		{"unwritable",
 		 "the kernel writes nothing there for a tracer, as some (6.1 and 6.12) do not to reserved huge pages"},

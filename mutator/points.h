@@ -89,7 +89,7 @@ enum refusal {
 	REFUSAL_UNMAPPED,     /* the module is no longer mapped */
 	REFUSAL_SHADOW_STACK, /* a call would move, which the target's shadow stacks forbid */
 	REFUSAL_UNWRITABLE,   /* the kernel wrote nothing there for us */
-	REFUSAL_STACK,	      /* what is inserted takes more stack than there may be (Go) */
+	REFUSAL_STACK,	      /* what is inserted takes more stack than there may be (Go, OCaml) */
 	REFUSAL_COUNT,
 };
 
