@@ -174,29 +174,6 @@ static void test_churn(void **state)
 	harness_end(h, 0);
 }
 
-/* A metric that needs `depth` values at a time at the entry of a function. */
-static void load_deep(struct session *s, unsigned depth)
-{
-	struct dinst_error e = {0};
-	char text[8192];
-	size_t n;
-
-	n = (size_t)snprintf(text, sizeof(text),
-			     "metric deep%u { units calls; description \"deep\";\n"
-			     "constraint f /Code/*/* is replace counter {\n"
-			     "append preInsn $constraint[0].entry (* deep%u = ",
-			     depth, depth);
-	for (unsigned k = 1; k <= depth; k++)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "(deep%u * %u + ", depth,
-				      k * 2 + 1);
-	n += (size_t)snprintf(text + n, sizeof(text) - n, "1");
-	for (unsigned k = 1; k <= depth; k++)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, ")");
-	snprintf(text + n, sizeof(text) - n, "; *) }\nbase is counter { } }\n");
-	if (mdl_load_text(s->library, "test", text, strlen(text), &e) < 0)
-		fail_msg("%s", e.text);
-}
-
 static int try_deep(struct session *s, unsigned depth, const char *focus, struct dinst_error *e)
 {
 	struct insert_result result = {0};
@@ -220,8 +197,8 @@ static void test_stack(void **state)
 
 	start(h);
 	s = session_begin(h);
-	load_deep(s, 4);
-	load_deep(s, 100);
+	session_load_deep(s, 4);
+	session_load_deep(s, 100);
 	if (try_deep(s, 4, "main.grow", &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_equal(try_deep(s, 100, "main.grow", &e), DINST_REFUSED);

@@ -237,6 +237,28 @@ taddr_t session_address(struct session *s, const char *function)
 	return address;
 }
 
+void session_load_deep(struct session *s, unsigned depth)
+{
+	struct dinst_error e = {0};
+	char text[8192];
+	size_t n;
+
+	n = (size_t)snprintf(text, sizeof(text),
+			     "metric deep%u { units calls; description \"deep\";\n"
+			     "constraint f /Code/*/* is replace counter {\n"
+			     "append preInsn $constraint[0].entry (* deep%u = ",
+			     depth, depth);
+	for (unsigned k = 1; k <= depth; k++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "(deep%u * %u + ", depth,
+				      k * 2 + 1);
+	n += (size_t)snprintf(text + n, sizeof(text) - n, "1");
+	for (unsigned k = 1; k <= depth; k++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, ")");
+	snprintf(text + n, sizeof(text) - n, "; *) }\nbase is counter { } }\n");
+	if (mdl_load_text(s->library, "test", text, strlen(text), &e) < 0)
+		fail_msg("%s", e.text);
+}
+
 void session_go(struct harness *h, unsigned long n)
 {
 	char text[32];

@@ -41,6 +41,9 @@ size_t session_refused(struct session *s, unsigned id);
 void session_remove(struct session *s, unsigned id);
 void session_flush_all(struct session *s);
 
+/* Loads the metric deepN, whose code at the entry of a function needs so many values at a time. */
+void session_load_deep(struct session *s, unsigned depth);
+
 /* Address in the target of a function of its main module. */
 taddr_t session_address(struct session *s, const char *function);
 
