@@ -195,9 +195,11 @@ bool proc_has_to_end(const struct proc_stat *stat)
 
 unsigned proc_worker_flags(const char *release)
 {
-	unsigned major, minor;
+	char *dot, *end;
+	const unsigned long major = strtoul(release, &dot, 10);
+	const unsigned long minor = *dot == '.' ? strtoul(dot + 1, &end, 10) : 0;
 
-	if (sscanf(release, "%u.%u", &major, &minor) != 2)
+	if (dot == release || *dot != '.' || end == dot + 1)
 		return PROC_IO_WORKER | PROC_USER_WORKER;
 	return (major > 5 || (major == 5 && minor >= 12) ? PROC_IO_WORKER : 0) |
 	       (major > 6 || (major == 6 && minor >= 4) ? PROC_USER_WORKER : 0);
