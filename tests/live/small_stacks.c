@@ -3,6 +3,7 @@
  * small_stacks.c - code of OCaml 5, whose stacks end in what is the runtime's: whatever goes in there, nothing is
  * written below what each function finds.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/live/harness_session.h"
@@ -20,6 +21,7 @@ static bool try(struct session *s, struct harness *h, const char *metric, const 
 
 	if (status < 0 && (e.code != DINST_REFUSED || !strstr(e.text, "bytes of stack")))
 		fail_msg("%s of %s: %s", metric, focus, e.text);
+	free(result.instances);
 	session_go(h, ROUNDS);
 	return status >= 0;
 }
