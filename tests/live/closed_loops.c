@@ -3,9 +3,14 @@
  * closed_loops.c - threads in code that jumps to its own beginning, and that they never leave: what is inserted
  * there counts who comes in, and no rounds, and is taken out under them; or it is refused.
  */
-#include "tests/live/harness_session.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-enum { ROUNDS_US = 100000, DETACH_SECONDS = 20 };
+#include "tests/live/harness_session.h"
+#include "tests/live/harness_thread.h"
+
+enum { ROUNDS_US = 100000, DETACH_SECONDS = 20, FUNCTION_BYTES = 16 };
 
 static void run(struct harness *h, int loop)
 {
@@ -18,9 +23,43 @@ static void run(struct harness *h, int loop)
 	usleep(ROUNDS_US);
 }
 
+static pid_t second_thread(pid_t pid)
+{
+	struct dirent *entry;
+	pid_t tid = 0;
+	char path[40];
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = opendir(path);
+	assert_non_null(tasks);
+	while ((entry = readdir(tasks)))
+		if (entry->d_name[0] != '.' && atoi(entry->d_name) != pid)
+			tid = (pid_t)atoi(entry->d_name);
+	closedir(tasks);
+	assert_int_not_equal(tid, 0);
+	return tid;
+}
+
+/*
+ * The thread that goes round stands behind the first instruction: one at the beginning cannot be told from one who
+ * has just been called, and is counted as such.
+ */
+static void hold_inside(struct harness *h, struct session *s, const char *name)
+{
+	const taddr_t start = session_address(s, name);
+	const pid_t tid = second_thread(h->pid);
+	struct user_regs_struct regs;
+
+	thread_seize_at(tid, start + 1, start + FUNCTION_BYTES, &regs);
+	thread_freeze(h->pid, tid);
+}
+
 /* Returns if it could be had. */
 static bool check(struct harness *h, int loop, const char *name, bool is_inside)
 {
+	/* Of a single instruction there is nothing behind the first one. */
+	const bool is_held = is_inside && loop;
 	struct detach_result detached = {0};
 	struct dinst_error e = {0};
 	struct session *s;
@@ -32,7 +71,11 @@ static bool check(struct harness *h, int loop, const char *name, bool is_inside)
 	if (is_inside)
 		run(h, loop);
 	s = session_begin(h);
+	if (is_held)
+		hold_inside(h, s, name);
 	status = session_try_insert(s, name, false, &count, &id, &e);
+	if (is_held)
+		thread_thaw(h->pid);
 	if (status < 0 && e.code != DINST_REFUSED)
 		fail_msg("%s: %s", name, e.text);
 	run(h, loop);
