@@ -164,7 +164,7 @@ static bool may_go_on_calling(struct session *s)
 	s->filters_most = most;
 	if (filters == s->filters_seen)
 		return true;
-	if (threads_may_call(s, &ignored) <= 0)
+	if (threads_may_still_call(s, &ignored) <= 0)
 		return false;
 	s->filters_seen = filters;
 	return true;

@@ -193,6 +193,8 @@ int threads_read_word(struct session *s, uint32_t offset,
  * forbid itself later is not known.
  */
 int threads_may_call(struct session *s, struct dinst_error *e);
+/* The same where there is a filter more: what was found out a moment ago was true before that. */
+int threads_may_still_call(struct session *s, struct dinst_error *e);
 /*
  * False if a thread that reads memory by a system call might wait for a page that it
  * would have to provide itself.

@@ -47,6 +47,12 @@ static int ask(struct stop *stop, void *arg, struct dinst_error *e)
 	return 0;
 }
 
+int threads_may_still_call(struct session *s, struct dinst_error *e)
+{
+	known.session = NULL;
+	return threads_may_call(s, e);
+}
+
 int threads_may_call(struct session *s, struct dinst_error *e)
 {
 	const uint64_t now = clock_ns();

@@ -546,15 +546,36 @@ static void test_harmless_filter(void **state)
 	ends(h, s);
 }
 
+/*
+ * fear A9: a filter is taken on, unseen, a moment after what makes calls was found to be allowed to: that is
+ * asked again, and it is switched off
+ */
+static void test_taken_a_moment_later(void **state)
+{
+	struct harness *h = *state;
+	unsigned time;
+	struct session *s = read_and_time(h, &time);
+	int times = 0;
+
+	ask(h, "take calls-raw\n", "taken");
+	session_poll(s, told, &times);
+	assert_int_equal(times, 2);
+	session_go(h, ROUNDS);
+	ends(h, s);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_from_the_beginning), CASE(test_later),	  CASE(test_unprivileged),
-		CASE(test_unprivileged_later), CASE(test_undumpable),	  CASE(test_child),
-		CASE(test_children_at_once),   CASE(test_itself_at_once), CASE(test_vfork_at_once),
-		CASE(test_harmless_filter),    CASE(test_hidden_child),	  CASE(test_shared),
+		CASE(test_from_the_beginning),	 CASE(test_later),
+		CASE(test_unprivileged),	 CASE(test_unprivileged_later),
+		CASE(test_undumpable),		 CASE(test_child),
+		CASE(test_children_at_once),	 CASE(test_itself_at_once),
+		CASE(test_vfork_at_once),	 CASE(test_harmless_filter),
+		CASE(test_hidden_child),	 CASE(test_shared),
+		CASE(test_taken_a_moment_later),
 	};
 
 	if (geteuid()) {
