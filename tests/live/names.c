@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mutator/evaluate_private.h"
 #include "tests/live/harness_session.h"
 
 enum { ROUNDS = 3000 };
@@ -151,6 +152,28 @@ static void test_resolver(void **state)
 	finish(h, s);
 }
 
+/* Where a jump through the table leads is known as that of a call is. */
+static void expect_callee(struct session *s, const char *name, const char *callee)
+{
+	struct dinst_error e = {0};
+	struct evaluation v = {.s = s, .e = &e};
+	const struct image_function *functions;
+	struct function_set callees = {0};
+	struct function_ref *found = NULL;
+	size_t count = 0, unknown = 0;
+
+	assert_int_equal(find_functions(s->modules, name, &found, &count, &e), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(callees_add(&v, found, &callees, &unknown), 0);
+	assert_int_equal(unknown, 0);
+	assert_int_equal(callees.count, 1);
+	image_functions(callees.items[0].module->image, &functions);
+	assert_non_null(strstr(functions[callees.items[0].index].name, callee));
+	set_release(&callees);
+	callees_free(&v);
+	free(found);
+}
+
 /* fear F3: -fno-plt: calls through the table, counted where they are and where they lead */
 static void test_no_plt(void **state)
 {
@@ -161,6 +184,8 @@ static void test_no_plt(void **state)
 	unsigned copies = session_insert_kind(s, "names_copy", POINT_CALL);
 	unsigned entries = session_insert_kind(s, "/Code/libc.so.6/strtol", POINT_ENTRY);
 
+	expect_callee(s, "names_through_table", "strtol");
+	expect_callee(s, "names_copy", "mem");
 	session_go(h, ROUNDS);
 	assert_int_equal(session_value(s, calls), ROUNDS);
 	assert_int_equal(session_value(s, copies), ROUNDS);

@@ -490,14 +490,17 @@ static void test_exits_fixed(void **state)
 /* fear E5: where a switch's table has ended, as what was compared says, a tail call beside it is an exit; else not */
 static void test_bounds_fixed(void **state)
 {
-	static const char *const unbounded[] = {"x_beside_other", "x_beside_changed",
-						"x_beside_flags", "x_beside_fewer",
-						"x_beside_call",  "x_beside_joined"};
+	static const char *const unbounded[] = {"x_beside_other",  "x_beside_changed",
+						"x_beside_flags",  "x_beside_fewer",
+						"x_beside_call",   "x_beside_joined",
+						"x_called_other",  "x_called_changed",
+						"x_called_unasked"};
 
 	(void)state;
 	assert_int_equal(leaving("x_bound"), 1);
 	assert_int_equal(leaving("x_bound_twice"), 1);
 	assert_int_equal(leaving("x_bound_all"), 1);
+	assert_int_equal(leaving("x_called"), 1);
 	for (size_t i = 0; i < sizeof(unbounded) / sizeof(*unbounded); i++)
 		if (leaving(unbounded[i]))
 			fail_msg("%s: it is left by a jump", unbounded[i]);

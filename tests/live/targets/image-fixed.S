@@ -280,7 +280,62 @@ FN x_pushed
 	jmp callee
 END x_pushed
 
-	/* Nor where it was compared on one of two ways only. */
+	/* A switch whose table ends where it is bounded, and a tail call of an entry of somebody else's table. */
+FN x_called
+	cmp $2, %edx
+	ja .Lxcm3
+	mov %edx, %eax
+	jmp *.Lxcmtab(, %rax, 8)
+.Lxcm0:	mov $1, %eax
+	ret
+.Lxcm1:	mov $2, %eax
+	ret
+.Lxcm2:	mov $3, %eax
+	ret
+.Lxcm3:	mov %edx, %edi
+	jmp *8(%rcx, %rsi, 8)
+END x_called
+
+	/* And of which nobody knows where the table ends: the index is another one than what is compared, */
+FN x_called_other
+	cmp $1, %edx
+	ja .Lxcp2
+	mov %edi, %eax
+	jmp *.Lxcptab(, %rax, 8)
+.Lxcp0:	mov $1, %eax
+	ret
+.Lxcp1:	mov $2, %eax
+	ret
+.Lxcp2:	jmp *8(%rcx, %rsi, 8)
+END x_called_other
+
+	/* changed after that, */
+FN x_called_changed
+	cmp $1, %edx
+	ja .Lxcq2
+	inc %edx
+	jmp *.Lxcqtab(, %rdx, 8)
+.Lxcq0:	mov $1, %eax
+	ret
+.Lxcq1:	mov $2, %eax
+	ret
+.Lxcq2:	jmp *8(%rcx, %rsi, 8)
+END x_called_changed
+
+	/* compared, but not asked about, */
+FN x_called_unasked
+	cmp $1, %edx
+	test %edi, %edi
+	ja .Lxcr2
+	jmp *.Lxcrtab(, %rdx, 8)
+.Lxcr0:	mov $1, %eax
+	ret
+.Lxcr1:	mov $2, %eax
+	ret
+.Lxcr2:	jmp *8(%rcx, %rsi, 8)
+END x_called_unasked
+
+	/* or compared on one of two ways only. */
 FN x_beside_joined
 	test %edi, %edi
 	je .Lxcs0
@@ -298,6 +353,10 @@ END x_beside_joined
 	.p2align 3
 .Lxtab:	.quad .Lxt, .Lxu, 0
 .Lxatab: .quad .Lxa0, .Lxa1, .Lxa2, 0
+.Lxcmtab: .quad .Lxcm0, .Lxcm1, .Lxcm2, 0
+.Lxcptab: .quad .Lxcp0, .Lxcp1, 0
+.Lxcqtab: .quad .Lxcq0, .Lxcq0, .Lxcq1, 0
+.Lxcrtab: .quad .Lxcr0, .Lxcr1, 0
 .Lxctab: .quad .Lxc0, .Lxc1, .Lxc2, 0
 .Lxdtab: .quad .Lxd0, .Lxd1, .Lxd2, 0
 .Lxetab: .quad .Lxe0, .Lxe1, .Lxe2, 0
