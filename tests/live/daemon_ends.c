@@ -4,24 +4,7 @@
  * children, it executed another program, or nobody is left to let it go. And
  * requests whose parameters have the wrong type, with the real mutator.
  */
-#include "tests/live/daemon_calls.h"
-
-static struct output *o;
-
-static int setup(void **state)
-{
-	int err = fixture_setup(state);
-
-	unsetenv("DINST_MUTATOR");
-	o = malloc(sizeof(*o));
-	return err;
-}
-
-static int teardown(void **state)
-{
-	free(o);
-	return fixture_teardown(state);
-}
+#include "tests/live/daemon_group.h"
 
 /* The state letter of a process; 0 if there is none. */
 static char state_of(pid_t pid)

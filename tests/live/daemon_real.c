@@ -5,24 +5,7 @@
  */
 #include <stdbool.h>
 
-#include "tests/live/daemon_calls.h"
-
-static struct output *o;
-
-static int setup(void **state)
-{
-	int err = fixture_setup(state);
-
-	unsetenv("DINST_MUTATOR");
-	o = malloc(sizeof(*o));
-	return err;
-}
-
-static int teardown(void **state)
-{
-	free(o);
-	return fixture_teardown(state);
-}
+#include "tests/live/daemon_group.h"
 
 /* The value of the instance whose focus ends in `function`, as `read --json` tells it; -1 if none. */
 static long long value_of(const char *function)

@@ -3,24 +3,7 @@
  * daemon_reloads.c - a library is unloaded, and loaded again or not, while somebody reads by the command
  * line: the whole way from the mutator to whoever asks next.
  */
-#include "tests/live/daemon_calls.h"
-
-static struct output *o;
-
-static int setup(void **state)
-{
-	int err = fixture_setup(state);
-
-	unsetenv("DINST_MUTATOR");
-	o = malloc(sizeof(*o));
-	return err;
-}
-
-static int teardown(void **state)
-{
-	free(o);
-	return fixture_teardown(state);
-}
+#include "tests/live/daemon_group.h"
 
 static void tell(struct program *p, const char *command)
 {

@@ -8,46 +8,15 @@
 #include <unistd.h>
 
 #include "inject/proc.h"
-#include "mutator/serve.h"
 #include "tests/live/harness_session.h"
-
-static void *serve_thread(void *fd)
-{
-	serve(*(int *)fd);
-	close(*(int *)fd);
-	return NULL;
-}
-
-/* The answer to a request, which the caller frees; notifications are passed over. */
-static json_t *ask(int fd, const char *method, json_t *params)
-{
-	json_t *request = json_pack("{s:s,s:i,s:s,s:o}", "jsonrpc", "2.0", "id", 1, "method",
-				    method, "params", params);
-	char *line = json_dumps(request, JSON_COMPACT), text[1 << 16];
-	json_t *answer = NULL;
-
-	dprintf(fd, "%s\n", line);
-	while (!json_object_get(answer, "id")) {
-		size_t used = 0;
-
-		json_decref(answer);
-		while (used < sizeof(text) - 1 && read(fd, text + used, 1) == 1 &&
-		       text[used] != '\n')
-			used++;
-		text[used] = '\0';
-		answer = json_loads(text, 0, NULL);
-		assert_non_null(answer);
-	}
-	free(line);
-	json_decref(request);
-	return answer;
-}
+#include "tests/live/serve_calls.h"
 
 static json_t *attach(int fd, pid_t pid, uint64_t start)
 {
-	return ask(fd, "attach",
-		   json_pack("{s:i,s:s,s:I}", "pid", (int)pid, "session", "meant", "start",
-			     (json_int_t)start));
+	return serve_ask(fd, "attach",
+			 json_pack("{s:i,s:s,s:I}", "pid", (int)pid, "session", "meant", "start",
+				   (json_int_t)start),
+			 NULL);
 }
 
 /* fear A13: another process that has got the number is not attached to; the one that is meant is */
@@ -70,9 +39,10 @@ static void test_other_process(void **state)
 		json_string_value(json_object_get(json_object_get(error, "data"), "code")), "gone");
 	json_decref(answer);
 	/* Nor is it waited for what it will execute. */
-	answer = ask(fds[0], "catch_exec",
-		     json_pack("{s:i,s:s,s:I}", "pid", (int)h->pid, "session", "meant", "start",
-			       (json_int_t)stat.start_time + 1));
+	answer = serve_ask(fds[0], "catch_exec",
+			   json_pack("{s:i,s:s,s:I}", "pid", (int)h->pid, "session", "meant",
+				     "start", (json_int_t)stat.start_time + 1),
+			   NULL);
 	error = json_object_get(answer, "error");
 	assert_non_null(error);
 	assert_string_equal(
@@ -81,7 +51,7 @@ static void test_other_process(void **state)
 	answer = attach(fds[0], h->pid, stat.start_time);
 	assert_non_null(json_object_get(answer, "result"));
 	json_decref(answer);
-	answer = ask(fds[0], "detach", json_object());
+	answer = serve_ask(fds[0], "detach", json_object(), NULL);
 	assert_non_null(json_object_get(answer, "result"));
 	json_decref(answer);
 	close(fds[0]);

@@ -10,9 +10,9 @@
 
 #include "inject/proc.h"
 #include "mutator/request.h"
-#include "mutator/serve.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
+#include "tests/live/serve_calls.h"
 
 /* What was told last, and how often anything was. */
 static struct told {
@@ -314,43 +314,25 @@ static void test_seldom(void **state)
 
 /* -------------------------------------------------- as the daemon speaks to it */
 
-static void *serve_thread(void *fd)
+static void hear_event(const json_t *event)
 {
-	serve(*(int *)fd);
-	close(*(int *)fd);
-	return NULL;
+	const char *kind = json_string_value(json_object_get(event, "kind"));
+
+	if (kind)
+		hear(NULL, kind, json_string_value(json_object_get(event, "text")));
 }
 
 /* The result of a request, which the caller frees; events before it are counted, by `told`, too. */
 static json_t *call(int fd, const char *method, json_t *params)
 {
-	json_t *request = json_pack("{s:s,s:i,s:s,s:o}", "jsonrpc", "2.0", "id", 1, "method",
-				    method, "params", params);
-	char *line = json_dumps(request, JSON_COMPACT), text[1 << 16];
-	json_t *answer = NULL, *result;
+	json_t *answer = serve_ask(fd, method, params, hear_event);
+	json_t *result = json_incref(json_object_get(answer, "result")), *error;
 
-	dprintf(fd, "%s\n", line);
-	while (!json_object_get(answer, "id")) {
-		const json_t *event = json_object_get(answer, "params");
-		const char *kind = json_string_value(json_object_get(event, "kind"));
-		size_t used = 0;
-
-		if (kind)
-			hear(NULL, kind, json_string_value(json_object_get(event, "text")));
-		json_decref(answer);
-		while (used < sizeof(text) - 1 && read(fd, text + used, 1) == 1 &&
-		       text[used] != '\n')
-			used++;
-		text[used] = '\0';
-		answer = json_loads(text, 0, NULL);
-		assert_non_null(answer);
+	if (!result) {
+		error = json_object_get(answer, "error");
+		fail_msg("%s: %s", method, json_string_value(json_object_get(error, "message")));
 	}
-	result = json_incref(json_object_get(answer, "result"));
-	if (!result)
-		fail_msg("%s: %s", method, text);
 	json_decref(answer);
-	free(line);
-	json_decref(request);
 	return result;
 }
 
