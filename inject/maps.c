@@ -41,12 +41,27 @@ static int last_error(void)
 	return errno ? errno : EIO;
 }
 
-/* Reads a whole file of /proc; 0, or an errno value. *size is 0 for an empty file. */
+/*
+ * Who has no memory any more when some of the text has been read seems to have no mapping beyond that: what the file
+ * begins with is not there any more either (fs/proc/task_mmu.c, m_start()). 1, 0, or a negative errno value.
+ */
+static int has_lost_memory(int fd)
+{
+	ssize_t got;
+	char first;
+
+	do
+		got = pread(fd, &first, 1, 0);
+	while (got < 0 && errno == EINTR);
+	return got < 0 ? -last_error() : !got;
+}
+
+/* Reads all mappings; 0, or an errno value. *size is 0 where there are none: it has no memory (any more). */
 static int slurp(const char *path, char **text, size_t *size)
 {
 	size_t room = FIRST_SIZE, used = 0;
 	char *buffer = NULL, *grown;
-	int result = 0;
+	int result = 0, lost;
 	ssize_t got;
 	int fd;
 
@@ -83,8 +98,13 @@ static int slurp(const char *path, char **text, size_t *size)
 		buffer = grown;
 		room *= 2;
 	}
+	lost = has_lost_memory(fd);
+	if (lost < 0) {
+		result = -lost;
+		goto out;
+	}
 	*text = buffer;
-	*size = used;
+	*size = lost ? 0 : used;
 	buffer = NULL;
 out:
 	free(buffer);

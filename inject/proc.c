@@ -21,7 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { PROC_TEXT_MAX = 64 << 20, ANCESTORS_MAX = 64 };
+enum { PROC_TEXT_MAX = 64 << 20 };
 
 ssize_t proc_read(const char *path, char *text, size_t size)
 {
@@ -552,28 +552,4 @@ int64_t proc_clock_offset(pid_t pid)
 	    !monotonic_offset("self", &ours))
 		return 0;
 	return its - ours;
-}
-
-bool proc_descends(pid_t pid, pid_t of)
-{
-	struct proc_stat stat;
-	int error;
-
-	for (int level = 0; level < ANCESTORS_MAX && pid > 1; level++) {
-		error = proc_stat_read(pid, &stat);
-		if (error)
-			return proc_is_lack(error);
-		if (stat.parent == of)
-			return true;
-		pid = stat.parent;
-	}
-	return false;
-}
-
-bool proc_may_descend(pid_t pid, pid_t of)
-{
-	struct proc_stat stat;
-
-	return proc_stat_read(pid, &stat) || stat.parent <= 1 || proc_descends(pid, of) ||
-	       proc_descends(of, stat.parent);
 }

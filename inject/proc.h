@@ -97,8 +97,8 @@ bool proc_is_worker(const struct proc_stat *stat);
  */
 bool proc_descends(pid_t pid, pid_t of);
 /*
- * As proc_descends(), for one that has no memory any more: false only where it is seen to come of nobody whom `of` or
- * who comes of it has made. Whom his parent has left is an ancestor's of them all: so nobody else's child is.
+ * As proc_descends(), for one that has no memory any more, and may be seen for the last time meanwhile: false only where
+ * it is seen to come of nobody whom `of` or who comes of it has made. Whom his parent has left is an ancestor's of them all: so nobody else's child is.
  */
 bool proc_may_descend(pid_t pid, pid_t of);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */

@@ -314,7 +314,7 @@ static int clean_sharers(struct process *p, size_t n, uint64_t deadline, struct 
 			cleaned += !none;
 		}
 	} while (status >= 0 && cleaned && result->arenas_left == left && now_us() < deadline);
-	proc_ids_release(&o.sharers);
+	owners_release(&o);
 	return status;
 }
 
@@ -327,7 +327,7 @@ static int check_owners(const struct process *p, struct dinst_error *e)
 		struct owners o = {.found = &p->found[i]};
 
 		status = find_sharers(p, i, &o, e);
-		proc_ids_release(&o.sharers);
+		owners_release(&o);
 	}
 	return status;
 }
@@ -349,7 +349,7 @@ static int clean_halves(struct process *child, uint64_t deadline, struct leftove
 		status = find_owners(&o, target_pid(child->target), e);
 		if (status >= 0 && !o.mutator)
 			status = leftovers_take_out(child, i, false, deadline, result, e);
-		proc_ids_release(&o.sharers);
+		owners_release(&o);
 	}
 	return status;
 }

@@ -21,6 +21,18 @@ bool owners_inherited(pid_t pid, pid_t target, bool runs)
 	return runs || proc_descends(pid, target);
 }
 
+bool owners_may_have_had(const struct owners *o, pid_t pid, pid_t target)
+{
+	struct proc_stat stat;
+
+	if (proc_stat_read(pid, &stat))
+		return true;
+	for (size_t i = 0; i < o->earlier.count; i++)
+		if (o->earlier.ids[i] == stat.parent)
+			return true;
+	return proc_may_descend(pid, target);
+}
+
 static int look_at_process(struct owners *o, pid_t pid, pid_t target, bool *gone,
 			   struct dinst_error *e)
 {
@@ -30,7 +42,7 @@ static int look_at_process(struct owners *o, pid_t pid, pid_t target, bool *gone
 	int status = maps_read(pid, &m, &why);
 
 	/* Others' processes are none of ours; for want of descriptors nobody can be known. */
-	*gone = *gone || (status == DINST_GONE && proc_may_descend(pid, target));
+	*gone = *gone || (status == DINST_GONE && owners_may_have_had(o, pid, target));
 	if (status == DINST_GONE || status == DINST_NOT_PERMITTED)
 		return 0;
 	if (status)
@@ -83,6 +95,9 @@ int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
 	bool gone = true;
 	int status = 0;
 
+	for (size_t i = 0; i < o->sharers.count; i++)
+		if (proc_ids_add(&o->earlier, o->sharers.ids[i]))
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	o->sharers.count = 0;
 	/* Also where the maps of that process may not be seen: it is another user's. */
 	status = arena_owner(o->found, target, &o->mutator, e);
@@ -96,4 +111,10 @@ int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
 					      "be looked at; try again later");
 	proc_looks_release(&looks);
 	return status < 0 ? status : 0;
+}
+
+void owners_release(struct owners *o)
+{
+	proc_ids_release(&o->sharers);
+	proc_ids_release(&o->earlier);
 }

@@ -22,12 +22,18 @@ struct owners {
 	const struct arena_found *found;
 	pid_t mutator;		 /* has it mapped to write code into it; 0: none */
 	struct proc_ids sharers; /* have it, or a half of it; but for the target */
+	struct proc_ids
+		earlier; /* had it when they were asked for before: what they make may have it still */
 };
 
 /*
  * Looks at all processes but us and the target; o->found is set. A private
- * arena has no sharers. o->sharers is replaced by the next call, and released by the caller.
+ * arena has no sharers. o->sharers is replaced by the next call.
  */
 int find_owners(struct owners *o, pid_t target, struct dinst_error *e);
+void owners_release(struct owners *o);
+
+/* True if `pid`, which has no memory any more, may have had it, and made one that has it still. */
+bool owners_may_have_had(const struct owners *o, pid_t pid, pid_t target);
 
 #endif

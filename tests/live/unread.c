@@ -267,11 +267,55 @@ static void test_family(void **state)
 		if (status >= 0 && mishap_calls(m.kind) >= m.at)
 			fail_msg("nobody else is in its memory, was said at %lu", m.at);
 	}
-	proc_ids_release(&owners.sharers);
+	owners_release(&owners);
 	harness_send(h, "unlinger\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 	session_end(s);
 	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* A child that has had one, which has ended and stays as it is; both go with us. */
+static pid_t start_parent_of_ended(pid_t *ended)
+{
+	struct proc_ids children = {0};
+	const pid_t parent = fork();
+
+	assert_true(parent >= 0);
+	if (!parent) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (!fork())
+			_exit(0);
+		for (;;)
+			pause();
+	}
+	for (int ms = 0; ms < HARNESS_ANSWER_MS && !children.count; ms++, usleep(1000))
+		assert_int_equal(proc_children(parent, parent, &children), 0);
+	assert_int_equal(children.count, 1);
+	*ended = children.ids[0];
+	proc_ids_release(&children);
+	return parent;
+}
+
+/*
+ * fear G1: who comes of nobody of the target's any more, as its own parent has left it, has been seen to have an arena:
+ * whom it makes, and who has ended already, may have left one that has it
+ */
+static void test_earlier(void **state)
+{
+	struct harness *h = *state;
+	struct owners owners = {0};
+	pid_t parent, ended;
+
+	harness_start(h, "calls", "1", NULL);
+	parent = start_parent_of_ended(&ended);
+	assert_false(owners_may_have_had(&owners, ended, h->pid));
+	assert_true(owners_may_have_had(&owners, ended, parent));
+	assert_int_equal(proc_ids_add(&owners.earlier, parent), 0);
+	assert_true(owners_may_have_had(&owners, ended, h->pid));
+	kill(parent, SIGKILL);
+	assert_int_equal(waitpid(parent, NULL, 0), parent);
+	owners_release(&owners);
 	harness_end(h, 0);
 }
 
@@ -480,8 +524,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_locked_child),  TEST(test_obstacles), TEST(test_lists),
-		TEST(test_exited_leader), TEST(test_family),	TEST(test_claim),
-		TEST(test_vfork),	  TEST(test_sequence),
+		TEST(test_exited_leader), TEST(test_family),	TEST(test_earlier),
+		TEST(test_claim),	  TEST(test_vfork),	TEST(test_sequence),
 	};
 
 	mishaps_open();
