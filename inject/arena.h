@@ -143,12 +143,14 @@ bool arena_is_in(const struct maps *m, const struct arena *a);
 int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e);
 
 /*
- * All processes but `except` whose maps show the arena, as far as we may look. Our own process
+ * All processes but `target` whose maps show the arena, as far as we may look. Our own process
  * does not count. *out is malloc'ed, NULL where there are none. DINST_OK, DINST_NO_MEMORY, or
  * DINST_FAILED if we cannot look for a reason of our own (no descriptor), DINST_BUSY. Who is born while others end
- * may be missed: what must have all stops the family (family.c).
+ * may be missed by the first: it is for telling. The second is DINST_BUSY where `target`'s children are born and end
+ * faster than they can be looked at.
  */
-int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count);
+int arena_sharers(const struct arena *a, pid_t target, pid_t **out, size_t *count);
+int arena_all_sharers(const struct arena *a, pid_t target, pid_t **out, size_t *count);
 
 /*
  * Makes what was written through code_map, and what arena_data_written() told of data_map, visible

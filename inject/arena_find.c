@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "inject/arena_map.h"
@@ -93,10 +94,11 @@ int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e)
 	return has < 0 ? dinst_fail(e, has, "%s", why.text) : has;
 }
 
-enum { LISTINGS = 3 }; /* of all processes, while some have gone meanwhile (proc_looks) */
+/* Of all processes, while some that may have made others have gone meanwhile (proc_looks). */
+enum { LISTINGS = 3, LISTINGS_MOST = 64 };
 
-/* Adds who has the arena and has not been looked at. *gone: some had ended by then. */
-static int list_sharers(const struct arena *a, pid_t except, struct proc_looks *looks,
+/* Adds who has the arena and has not been looked at. *gone: some that may come of `target` had ended by then. */
+static int list_sharers(const struct arena *a, pid_t target, struct proc_looks *looks,
 			struct proc_ids *sharers, bool *gone)
 {
 	struct dinst_error ignored = {0};
@@ -107,8 +109,8 @@ static int list_sharers(const struct arena *a, pid_t except, struct proc_looks *
 		return DINST_NO_MEMORY;
 	*gone = false;
 	while ((pid = proc_looks_next(looks)) > 0) {
-		has = pid == except ? 0 : look_into(pid, a, &ignored);
-		*gone |= has == DINST_GONE;
+		has = pid == target ? 0 : look_into(pid, a, &ignored);
+		*gone |= has == DINST_GONE && proc_may_descend(pid, target);
 		if (has > 0 && proc_ids_add(sharers, pid))
 			return DINST_NO_MEMORY;
 		if (has < 0 && has != DINST_NOT_PERMITTED && has != DINST_GONE)
@@ -117,19 +119,18 @@ static int list_sharers(const struct arena *a, pid_t except, struct proc_looks *
 	return pid == -ENOMEM ? DINST_NO_MEMORY : pid ? DINST_BUSY : 0;
 }
 
-int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count)
+static int find_sharers(const struct arena *a, pid_t target, unsigned listings, pid_t **out,
+			size_t *count, bool *gone)
 {
 	struct proc_looks looks = {0};
 	struct proc_ids sharers = {0};
-	bool gone = true;
 	int status = 0;
 
 	*out = NULL;
 	*count = 0;
-	if (a->mode != ARENA_SHARED)
-		return DINST_OK;
-	for (unsigned n = 0; status >= 0 && gone && n < LISTINGS; n++)
-		status = list_sharers(a, except, &looks, &sharers, &gone);
+	*gone = a->mode == ARENA_SHARED;
+	for (unsigned n = 0; status >= 0 && *gone && n < listings; n++)
+		status = list_sharers(a, target, &looks, &sharers, gone);
 	proc_looks_release(&looks);
 	if (status < 0) {
 		proc_ids_release(&sharers);
@@ -138,6 +139,26 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	*out = sharers.ids;
 	*count = sharers.count;
 	return DINST_OK;
+}
+
+int arena_sharers(const struct arena *a, pid_t target, pid_t **out, size_t *count)
+{
+	bool gone;
+
+	return find_sharers(a, target, LISTINGS, out, count, &gone);
+}
+
+int arena_all_sharers(const struct arena *a, pid_t target, pid_t **out, size_t *count)
+{
+	bool gone;
+	const int status = find_sharers(a, target, LISTINGS_MOST, out, count, &gone);
+
+	if (status < 0 || !gone)
+		return status;
+	free(*out);
+	*out = NULL;
+	*count = 0;
+	return DINST_BUSY;
 }
 
 /* --------------------------------------------------- what was left behind */
@@ -188,20 +209,18 @@ static void find_threads(const struct target *t, const struct maps *m,
 }
 
 /* Takes over what the header says, if the mappings agree with it. */
-static void believe(const struct target *t, const struct maps *m, struct arena_found *found)
+static void believe(const struct target *t, const struct maps *m, const struct journal_header *h,
+		    struct arena_found *found)
 {
 	struct arena_found header;
-	struct journal_header h;
 
-	if (!found->code_size || target_read_some(t, found->code, &h, sizeof(h)) != sizeof(h) ||
-	    !journal_check_header(&h, found->code, found->code_size, &header))
-		return;
-	if (header.mode != ARENA_SHARED || header.data != found->data ||
+	if (!journal_check_header(h, found->code, found->code_size, &header) ||
+	    header.mode != ARENA_SHARED || header.data != found->data ||
 	    header.data_size != found->data_size)
 		return;
 	header.device = found->device;
 	header.inode = found->inode;
-	find_threads(t, m, &h, &header);
+	find_threads(t, m, h, &header);
 	*found = header;
 }
 
@@ -210,25 +229,72 @@ static void believe(const struct target *t, const struct maps *m, struct arena_f
  * first bytes are zero, or what arena_create() and journal_create() begin with.
  * Somebody else's memfd may have the same name: it is not ours to unmap.
  */
-static bool may_be_unfinished(const struct target *t, const struct arena_found *found)
+static bool may_be_unfinished(const struct arena_found *found, const struct journal_header *h)
 {
-	uint64_t probe = ARENA_PROBE ^ found->inode, first = 0;
-	taddr_t at = found->code_size ? found->code : found->data;
+	uint64_t probe = ARENA_PROBE ^ found->inode, first;
 
-	/* Nothing can be read of a file that had not been given its size yet. */
-	if (target_read_some(t, at, &first, sizeof(first)) != sizeof(first))
-		return true;
+	memcpy(&first, h, sizeof(first));
 	return !first || first == probe || !memcmp(&first, JOURNAL_MAGIC, sizeof(first));
 }
 
 /* It was finished (the checksum comes last), and is not as we would have left it. */
-static bool is_strange(const struct target *t, const struct arena_found *found)
+static bool is_strange(const struct arena_found *found, const struct journal_header *h)
 {
-	struct journal_header h;
-
 	return !found->header_valid && found->code_size &&
-	       target_read_some(t, found->code, &h, sizeof(h)) == sizeof(h) &&
-	       !memcmp(h.magic, JOURNAL_MAGIC, sizeof(h.magic)) && h.checksum;
+	       !memcmp(h->magic, JOURNAL_MAGIC, sizeof(h->magic)) && h->checksum;
+}
+
+/* True if memory of the target can be read now: what it runs. */
+static bool can_read(const struct target *t, const struct maps *m)
+{
+	const int code = PROT_READ | PROT_EXEC;
+	uint8_t byte;
+
+	for (size_t i = 0; i < m->count; i++)
+		if (m->entries[i].inode && !m->entries[i].shared &&
+		    (m->entries[i].protection & code) == code)
+			return target_read_some(t, m->entries[i].lo, &byte, 1) == 1;
+	return true;
+}
+
+/* True if the file ends before that address: it had not been given its size yet. Or nobody may ask. */
+static bool is_beyond_end(const struct target *t, const struct maps *m, taddr_t at)
+{
+	const struct maps_entry *entry = maps_find(m, at);
+	struct stat file;
+	char path[96];
+
+	if (!entry)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)target_memory_tid(t),
+		 (unsigned long long)entry->lo, (unsigned long long)entry->hi);
+	return stat(path, &file) || (uint64_t)file.st_size <= entry->offset + (at - entry->lo);
+}
+
+/*
+ * What the file begins with, in one look: of a finished one nobody is to find that it is not there. 1; 0: there is
+ * nothing yet; DINST_BUSY, DINST_GONE.
+ */
+static int read_header(const struct target *t, const struct maps *m,
+		       const struct arena_found *found, struct journal_header *h,
+		       struct dinst_error *e)
+{
+	const taddr_t at = found->code_size ? found->code : found->data;
+	const size_t size = found->code_size ? sizeof(*h) : sizeof(uint64_t);
+
+	memset(h, 0, sizeof(*h));
+	if (target_read_some(t, at, h, size) == size)
+		return 1;
+	memset(h, 0, sizeof(*h));
+	if (target_has_to_end(t))
+		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)target_pid(t),
+				  target_name(t));
+	if (is_beyond_end(t, m, at) && can_read(t, m))
+		return 0;
+	return dinst_fail(
+		e, DINST_BUSY,
+		"what an earlier session has left in process %d (%s) cannot be read now; try again later",
+		(int)target_pid(t), target_name(t));
 }
 
 /* The halves that are mapped, whatever is in them. */
@@ -253,19 +319,24 @@ static void find_halves(const struct maps *m, struct arena_found *found, size_t 
 	}
 }
 
-static void find_shared(const struct target *t, const struct maps *m, struct arena_found *found,
-			size_t *count, size_t max)
+static int find_shared(const struct target *t, const struct maps *m, struct arena_found *found,
+		       size_t *count, size_t max, struct dinst_error *e)
 {
+	struct journal_header h;
+	int status = 0;
+
 	find_halves(m, found, count, max);
-	for (size_t i = 0; i < *count; i++)
-		believe(t, m, &found[i]);
-	for (size_t i = *count; i-- > 0;) {
-		found[i].strange = is_strange(t, &found[i]);
-		if (!found[i].header_valid && !may_be_unfinished(t, &found[i])) {
+	for (size_t i = *count; i-- > 0 && status >= 0;) {
+		status = read_header(t, m, &found[i], &h, e);
+		if (status > 0 && found[i].code_size)
+			believe(t, m, &h, &found[i]);
+		found[i].strange = is_strange(&found[i], &h);
+		if (!found[i].header_valid && !may_be_unfinished(&found[i], &h)) {
 			memmove(&found[i], &found[i + 1], (*count - i - 1) * sizeof(*found));
 			--*count;
 		}
 	}
+	return status < 0 ? status : 0;
 }
 
 /* True if [lo, hi) lies in one private anonymous mapping with that protection. */
@@ -278,13 +349,18 @@ static bool is_anonymous(const struct maps *m, taddr_t lo, taddr_t hi, int prote
 }
 
 static bool read_private(const struct target *t, const struct maps *m, taddr_t at, taddr_t end,
-			 struct arena_found *found)
+			 struct arena_found *found, bool *unread)
 {
 	struct arena_found header;
 	struct journal_header h;
 
-	if (end - at < PRIVATE_LEAST || target_read_some(t, at, &h, sizeof(h)) != sizeof(h) ||
-	    h.code_size > end - at || !journal_check_header(&h, at, h.code_size, &header) ||
+	if (end - at < PRIVATE_LEAST)
+		return false;
+	if (target_read_some(t, at, &h, sizeof(h)) != sizeof(h)) {
+		*unread = true;
+		return false;
+	}
+	if (h.code_size > end - at || !journal_check_header(&h, at, h.code_size, &header) ||
 	    header.mode != ARENA_PRIVATE ||
 	    !is_anonymous(m, header.data, header.data + header.data_size, PROT_READ | PROT_WRITE))
 		return false;
@@ -340,11 +416,13 @@ static taddr_t next_header(const struct target *t, int pagemap, taddr_t at, tadd
 
 /*
  * A private arena is known by its header alone. Where several touch, or other memory of that kind does, they
- * are one mapping: any of its pages may be a header. An enemy's may be endless.
+ * are one mapping: any of its pages may be a header. An enemy's may be endless. DINST_BUSY where nothing can be read
+ * now.
  */
-static void find_private(const struct target *t, const struct maps *m, struct arena_found *found,
-			 size_t *count, size_t max)
+static int find_private(const struct target *t, const struct maps *m, struct arena_found *found,
+			size_t *count, size_t max, struct dinst_error *e)
 {
+	bool unread = false;
 	const int pagemap = maps_open_pagemap(target_memory_tid(t));
 	taddr_t left = SEARCHED_MOST;
 
@@ -357,7 +435,7 @@ static void find_private(const struct target *t, const struct maps *m, struct ar
 		left -= end - lo;
 		for (taddr_t at = lo; at < end && *count < max;
 		     at = next_header(t, pagemap, at, end)) {
-			if (read_private(t, m, at, hi, &found[*count]))
+			if (read_private(t, m, at, hi, &found[*count], &unread))
 				at += found[(*count)++].code_size;
 			else
 				at += PAGE;
@@ -365,6 +443,11 @@ static void find_private(const struct target *t, const struct maps *m, struct ar
 	}
 	if (pagemap >= 0)
 		close(pagemap);
+	if (!unread || can_read(t, m))
+		return 0;
+	return dinst_fail(e, target_has_to_end(t) ? DINST_GONE : DINST_BUSY,
+			  "the memory of process %d (%s) cannot be read now; try again later",
+			  (int)target_pid(t), target_name(t));
 }
 
 static bool is_owner(const struct arena_found *found, pid_t pid)
@@ -421,10 +504,11 @@ int arena_find(const struct target *t, struct arena_found *found, size_t max, st
 	result = maps_read(target_pid(t), &m, e);
 	if (result)
 		return result;
-	find_shared(t, &m, found, &count, max);
-	find_private(t, &m, found, &count, max);
+	result = find_shared(t, &m, found, &count, max, e);
+	if (!result)
+		result = find_private(t, &m, found, &count, max, e);
 	maps_release(&m);
-	return (int)count;
+	return result < 0 ? result : (int)count;
 }
 
 /* 1: they are read; 0: it has ended, or they are kept from us; or why nobody can look now. */

@@ -21,6 +21,7 @@
 
 enum {
 	FIRST_SIZE = 1 << 16,
+	LOOKS = 64, /* for a thread that has memory: who was found may have ended */
 	START_LOOKS =
 		1000, /* many times the mappings of one file: what is made of 65,530 is no reason to wait */
 };
@@ -112,62 +113,51 @@ out:
 	return result;
 }
 
-/* An exited leader's own maps are empty while other threads still have the memory. */
-static int slurp_any_thread(pid_t pid, char **text, size_t *size)
+/* Of one thread; ESRCH where it has no memory. */
+static int slurp_task(const char *path, char **text, size_t *size)
 {
-	struct dirent *entry;
-	char path[64];
-	int result = ESRCH, error, end = 0;
-	DIR *tasks;
+	int result = slurp(path, text, size);
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	tasks = opendir(path);
-	if (!tasks)
-		return last_error();
-	while ((entry = proc_next(tasks, &end))) {
-		long tid = strtol(entry->d_name, NULL, 10);
-
-		if (tid <= 0 || tid == pid)
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%ld/maps", (int)pid, tid);
-		error = slurp(path, text, size);
-		/* One that has ended says nothing; what it is denied for is denied for all. */
-		if (error && error != ESRCH && error != ENOENT)
-			result = error;
-		if (error)
-			continue;
-		if (*size) {
-			result = 0;
-			break;
-		}
+	if (!result && !*size) {
 		free(*text);
 		*text = NULL;
+		result = ESRCH;
 	}
-	closedir(tasks);
-	/* The one that has the memory may not have been listed. */
-	return result == ESRCH && end ? -end : result;
+	return result;
+}
+
+/*
+ * An exited leader has no mappings, or cannot be asked, while other threads still have the memory. ENOENT: nobody has it;
+ * ESRCH: who had it has ended meanwhile, or executed a program.
+ */
+static int slurp_any_thread(pid_t pid, char **text, size_t *size)
+{
+	char path[64];
+	pid_t tid = 0;
+	const int error = proc_memory_look(pid, NULL, &tid);
+	int result;
+
+	if (error || !tid)
+		return error ? -error : ENOENT;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/maps", (int)pid, (int)tid);
+	result = slurp_task(path, text, size);
+	return result == ENOENT ? ESRCH : result;
 }
 
 int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
 {
 	char path[64], *text = NULL;
 	size_t size = 0;
-	int result;
+	int result = ESRCH;
 
 	memset(m, 0, sizeof(*m));
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	/* Twice: a thread that executes a program has the leader's number from then on. */
-	for (int look = 0; look < 2 && (!look || result == ESRCH); look++) {
-		result = slurp(path, &text, &size);
-		if (!result && !size) {
-			free(text);
-			text = NULL;
+	for (int look = 0; look < LOOKS && result == ESRCH; look++) {
+		result = slurp_task(path, &text, &size);
+		if (result == ESRCH)
 			result = slurp_any_thread(pid, &text, &size);
-		}
 	}
-	if (!result && !text)
-		result = ESRCH;
-	if (result == ESRCH || result == ENOENT)
+	if (result == ENOENT)
 		return dinst_fail(e, DINST_GONE, "cannot read %s: the process has ended", path);
 	if (result)
 		return dinst_fail_errno(

@@ -21,7 +21,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { PROC_TEXT_MAX = 64 << 20 };
+enum {
+	PROC_TEXT_MAX = 64 << 20,
+	MEMORY_LOOKS = 64, /* at threads that come and go, behind a main thread that has ended */
+};
 
 ssize_t proc_read(const char *path, char *text, size_t size)
 {
@@ -417,39 +420,60 @@ static int has_memory(pid_t pid, pid_t tid, struct proc_stat *stat)
 
 	if (error)
 		return proc_unless_gone(error);
-	return !strchr("ZXx", stat->state) && !(stat->flags & PROC_EXITING);
+	return !strchr("ZXx", stat->state) && !(stat->flags & (PROC_EXITING | PROC_KERNEL));
 }
 
-/* The same of the first of its threads that has: its id, or 0, or why it cannot be told. */
-static int look_for_memory(pid_t pid, struct proc_ids *tasks, struct proc_stat *stat)
+static bool is_among(const struct proc_ids *list, pid_t id)
 {
-	int has = has_memory(pid, pid, stat), error = has < 0 ? has : 0;
-
-	if (has > 0)
-		return pid;
-	has = proc_unless_gone(proc_tasks(pid, tasks));
-	if (has)
-		return has;
-	for (size_t i = 0; i < tasks->count; i++) {
-		has = has_memory(pid, tasks->ids[i], stat);
-		if (has > 0)
-			return tasks->ids[i];
-		if (has < 0)
-			error = has;
-	}
-	return error;
+	for (size_t i = 0; i < list->count; i++)
+		if (list->ids[i] == id)
+			return true;
+	return false;
 }
 
-int proc_memory_look(pid_t pid, struct proc_stat *stat, pid_t *tid)
+/*
+ * One look at those of its threads that earlier ones have not told. The id of the first that has memory, or 0, or why
+ * it cannot be told; *fresh: there was somebody to be looked at.
+ */
+static int look_for_memory(pid_t pid, struct proc_ids *seen, bool *fresh, struct proc_stat *stat)
 {
 	struct proc_ids tasks = {0};
+	int has = has_memory(pid, pid, stat), error = has < 0 ? has : 0, found = has > 0 ? pid : 0;
+
+	*fresh = false;
+	if (!found && !error)
+		error = proc_unless_gone(proc_tasks(pid, &tasks));
+	for (size_t i = 0; i < tasks.count && !found && !error; i++) {
+		if (tasks.ids[i] == pid || is_among(seen, tasks.ids[i]))
+			continue;
+		*fresh = true;
+		error = proc_ids_add(seen, tasks.ids[i]);
+		has = error ? 0 : has_memory(pid, tasks.ids[i], stat);
+		if (has > 0)
+			found = tasks.ids[i];
+		else if (has < 0)
+			error = has;
+	}
+	proc_ids_release(&tasks);
+	return found ? found : error;
+}
+
+/*
+ * A thread that has ended may have made another one before it did; and one that executes a program has the leader's
+ * number from then on. So nobody has any memory where a look at all threads shows none that was not seen to have none.
+ */
+int proc_memory_look(pid_t pid, struct proc_stat *stat, pid_t *tid)
+{
+	struct proc_ids seen = {0};
 	struct proc_stat own;
+	bool fresh = true;
 	int found = 0;
 
-	/* Twice: a thread that executes a program has the leader's number from then on. */
-	for (int look = 0; look < 2 && found <= 0; look++)
-		found = look_for_memory(pid, &tasks, stat ? stat : &own);
-	proc_ids_release(&tasks);
+	for (int look = 0; look < MEMORY_LOOKS && (look < 2 || fresh) && !found; look++)
+		found = look_for_memory(pid, &seen, &fresh, stat ? stat : &own);
+	proc_ids_release(&seen);
+	if (!found && fresh)
+		return -EAGAIN;
 	if (found < 0)
 		return found;
 	*tid = found;

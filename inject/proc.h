@@ -21,6 +21,7 @@ enum proc_flag {
 	PROC_EXITING = 0x00000004,
 	PROC_FORKED = 0x00000040, /* and has executed nothing since */
 	PROC_DUMPS_CORE = 0x00000200,
+	PROC_KERNEL = 0x00200000,      /* a thread of the kernel's: has no memory */
 	PROC_IO_WORKER = 0x00000010,   /* before Linux 5.12 another thing: proc_worker_flags() */
 	PROC_USER_WORKER = 0x00004000, /* before Linux 6.4 */
 	PROC_KERNEL_THREAD = 0x00200000,
@@ -114,7 +115,10 @@ pid_t proc_own_id(const char *list);
  * doing goes to *stat, which may be NULL. 0 if no thread lives.
  */
 pid_t proc_memory_tid(pid_t pid, struct proc_stat *stat);
-/* The same in *tid, and 0; or why nobody could look (-EMFILE), where proc_memory_tid() says 0 too. */
+/*
+ * The same in *tid, and 0; or why nobody could look (-EMFILE; -EAGAIN: its threads come and go too fast), where
+ * proc_memory_tid() says 0 too.
+ */
 int proc_memory_look(pid_t pid, struct proc_stat *stat, pid_t *tid);
 
 /* The first line of /proc/TID/NAME ("wchan", "comm"), or "?". */
@@ -203,7 +207,10 @@ pid_t proc_looks_next(struct proc_looks *l);
 void proc_looks_forget(struct proc_looks *l);
 void proc_looks_release(struct proc_looks *l);
 
-/* The threads of `pid`; replaces the list's contents. */
+/*
+ * The threads of `pid`, and such as have ended meanwhile; replaces the list's contents. Where threads end all the time
+ * it may leave one out, for once in many millions.
+ */
 int proc_tasks(pid_t pid, struct proc_ids *list);
 /* True if `pid` may provide pages of its memory itself: it has a descriptor of userfaultfd(2), or nobody can look now. */
 bool proc_provides_pages(pid_t pid);

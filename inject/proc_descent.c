@@ -55,5 +55,6 @@ bool proc_may_descend(pid_t pid, pid_t of)
 {
 	pid_t parent, others;
 
-	return descends(pid, of, &parent) || parent <= 1 || descends(of, parent, &others);
+	return of <= 0 || descends(pid, of, &parent) || parent <= 1 ||
+	       descends(of, parent, &others);
 }

@@ -12,7 +12,12 @@
 
 #include "inject/proc.h"
 
-enum { LISTINGS = 64 }; /* of a thread's children, until two are the same */
+enum {
+	LISTINGS = 64, /* of a thread's children, until two are the same */
+	TASK_LISTINGS =
+		16, /* of a process's threads: one in some thousand leaves out one, if any end */
+	LISTING_PAUSE_US = 50,
+};
 
 struct dirent *proc_next(DIR *dir, int *error)
 {
@@ -119,17 +124,20 @@ void proc_looks_release(struct proc_looks *l)
 	memset(l, 0, sizeof(*l));
 }
 
-int proc_tasks(pid_t pid, struct proc_ids *list)
+static bool are_same(const struct proc_ids *a, const struct proc_ids *b)
 {
-	char path[64];
+	return a->count == b->count &&
+	       (!a->count || !memcmp(a->ids, b->ids, a->count * sizeof(*a->ids)));
+}
+
+/* Adds them, as one listing tells them. */
+static int list_tasks(const char *path, struct proc_ids *list)
+{
 	struct dirent *entry;
 	int status = 0;
 	long id;
-	DIR *dir;
+	DIR *dir = opendir(path);
 
-	list->count = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = opendir(path);
 	if (!dir)
 		return -errno;
 	/* Half of a list would be taken for all of them. */
@@ -140,6 +148,72 @@ int proc_tasks(pid_t pid, struct proc_ids *list)
 	}
 	closedir(dir);
 	return status;
+}
+
+static bool is_in(const struct proc_ids *list, size_t count, pid_t id)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list->ids[i] == id)
+			return true;
+	return false;
+}
+
+/* Adds those that are not there yet. Lists are in order but for that: mostly what is looked for is at the same place. */
+static int add_others(struct proc_ids *list, const struct proc_ids *found)
+{
+	const size_t count = list->count;
+	int status = 0;
+
+	for (size_t i = 0; i < found->count && !status; i++)
+		if ((i >= count || list->ids[i] != found->ids[i]) &&
+		    !is_in(list, count, found->ids[i]))
+			status = proc_ids_add(list, found->ids[i]);
+	return status;
+}
+
+/* Adds those that another listing tells, which goes to *last. *same: it is as before, and as many as there are. */
+static int list_again(pid_t pid, const char *path, struct proc_ids *list, struct proc_ids *last,
+		      bool *same)
+{
+	struct proc_ids found = {0};
+	int status = list_tasks(path, &found);
+
+	*same = are_same(last, &found);
+	if (!status && !*same)
+		status = add_others(list, &found);
+	if (*same && proc_thread_count(pid) != (long)found.count) {
+		*same = false;
+		usleep(LISTING_PAUSE_US);
+	}
+	proc_ids_release(last);
+	*last = found;
+	return status;
+}
+
+/*
+ * Where the thread that was told last has ended meanwhile, or is just being taken out of the list, the kernel tells none
+ * behind it, or leaves out the next (fs/proc/base.c: next_tid(), kernel/exit.c: __unhash_process()). So threads are listed
+ * until it is the same again and as many as are counted, or a few times: who has been told by any of them is among them.
+ */
+int proc_tasks(pid_t pid, struct proc_ids *list)
+{
+	struct proc_ids last = {0};
+	char path[64];
+	bool same = false;
+	int status;
+
+	list->count = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	status = list_tasks(path, list);
+	/* It has no more now: most have not. */
+	if (status || (list->count == 1 && proc_thread_count(pid) == 1))
+		return status;
+	status = add_others(&last, list);
+	for (unsigned n = 1; !status && !same && n < TASK_LISTINGS; n++)
+		status = list_again(pid, path, list, &last, &same);
+	proc_ids_release(&last);
+	/* It has ended by now: those were its threads. */
+	return status == -ENOENT || status == -ESRCH ? 0 : status;
 }
 
 /* The name is that of the kernel's fs/userfaultfd.c. */
@@ -193,12 +267,6 @@ static int read_children(const char *path, struct proc_ids *list)
 	free(word);
 	fclose(file);
 	return status;
-}
-
-static bool are_same(const struct proc_ids *a, const struct proc_ids *b)
-{
-	return a->count == b->count &&
-	       (!a->count || !memcmp(a->ids, b->ids, a->count * sizeof(*a->ids)));
 }
 
 /*

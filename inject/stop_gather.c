@@ -416,18 +416,20 @@ static void check_still_stopped(struct stop *s, bool *more)
 		s->executed |= target_incarnation(s->target) != s->incarnation;
 }
 
-/* The kernel's own workers do not stand still, and end whenever they like. */
-static void forget_ended_workers(struct stop *s)
+/* The kernel's own workers do not stand still, and end whenever they like. True if any has. */
+static bool forget_ended_workers(struct stop *s)
 {
 	struct proc_stat stat;
+	bool any = false;
 
 	for (size_t i = 0; i < s->held_count; i++) {
 		struct held *h = &s->held[i];
 
 		if (h->pub.kernel_worker && !h->gone &&
 		    proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
-			h->gone = true;
+			h->gone = any = true;
 	}
+	return any;
 }
 
 /*
@@ -476,6 +478,8 @@ static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 	*more |= s->overlooked;
 	if (!code && !*more) {
 		s->births = births;
+		/* Whom a listing has told, and who has ended meanwhile, may have kept it from telling another. */
+		*more = forget_ended_workers(s);
 		check_still_stopped(s, more);
 	}
 	return code;

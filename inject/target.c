@@ -446,6 +446,15 @@ static size_t read_from(const struct target *t, taddr_t address, void *to, size_
 	return done;
 }
 
+/* A thread that was found behind a main thread that has ended may have ended itself, and its number be anybody's. */
+static bool has_own_tid(const struct target *t)
+{
+	const pid_t tid = last_memory_tid(t);
+	struct proc_stat stat;
+
+	return tid == t->pid || t->memory_tid_stays || !proc_thread_stat_read(t->pid, tid, &stat);
+}
+
 size_t target_read_some(const struct target *t, taddr_t address, void *to, size_t size)
 {
 	size_t done;
@@ -454,11 +463,11 @@ size_t target_read_some(const struct target *t, taddr_t address, void *to, size_
 	if (!size || address > (taddr_t)LLONG_MAX - size)
 		return 0;
 	done = read_from(t, address, to, size, &error);
-	if (!done && error == ESRCH && target_alive(t) &&
+	if (((!done && error == ESRCH) || !has_own_tid(t)) && target_alive(t) &&
 	    target_find_memory_tid((struct target *)t))
 		done = read_from(t, address, to, size, &error);
-	/* Alive now, so the pid was still its own while we read. */
-	return done && target_alive(t) ? done : 0;
+	/* Alive now, so the pid was still its own while we read; and so is the thread's, where it is not the main one's. */
+	return done && target_alive(t) && has_own_tid(t) ? done : 0;
 }
 
 int target_read(const struct target *t, taddr_t address, void *to, size_t size,
@@ -525,7 +534,7 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
 
 	for (size_t at = 0; at < count; at += batch) {
 		batch = count - at < READ_BATCH ? count - at : READ_BATCH;
-		if (read_batch(t, ranges + at, batch))
+		if (read_batch(t, ranges + at, batch) && has_own_tid(t))
 			continue;
 		for (size_t i = at; i < at + batch; i++) {
 			code = target_read(t, ranges[i].address, ranges[i].to, ranges[i].size, e);

@@ -412,6 +412,8 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		dinst_error_clear(e);
 		status = is_member(f->session, w.pid, e);
 		if (!status)
+			status = note_pid(&f->suspects, w.pid, e);
+		if (!status)
 			return stop_the_rest(f, e);
 		f->member_busy = true;
 		if (status < 0)
@@ -432,7 +434,8 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	if (gone) {
 		/* It ended before it was stopped, or was killed while it was: one member less. */
 		dinst_error_clear(e);
-		return stop_the_rest(f, e);
+		status = note_pid(&f->suspects, w.pid, e);
+		return status < 0 ? status : stop_the_rest(f, e);
 	}
 	return status;
 }

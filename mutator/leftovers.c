@@ -449,7 +449,8 @@ bool leftovers_any(struct target *t)
 	struct arena_found found[ARENAS_MOST];
 	struct dinst_error ignored = {0};
 
-	return arena_find(t, found, ARENAS_MOST, &ignored) > 0;
+	/* What cannot be looked at now is for who cleans to tell. */
+	return arena_find(t, found, ARENAS_MOST, &ignored) != 0;
 }
 
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,

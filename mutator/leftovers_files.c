@@ -173,8 +173,9 @@ static int find_in_threads(const struct target *t, struct forgotten *f)
 		return LEFTOVERS_UNSEEN;
 	}
 	for (size_t i = 0; i < tids.count && !found; i++)
+		/* Where it cannot be told, as the first has ended by now, it may have others. */
 		if (tids.ids[i] != first &&
-		    syscall(SYS_kcmp, first, tids.ids[i], KCMP_FILES, 0, 0) > 0)
+		    syscall(SYS_kcmp, first, tids.ids[i], KCMP_FILES, 0, 0) != 0)
 			found = find_in(tids.ids[i], f);
 	proc_ids_release(&tids);
 	return found;

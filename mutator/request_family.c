@@ -132,8 +132,13 @@ static void look_at_held(struct needs *n, const struct session *s)
 				*leads(n, i, k) = true;
 }
 
-static int refuse(const struct session *s, pid_t pid, struct dinst_error *e)
+/* 0 where it has ended meanwhile, or executed another program: it does not run through that place any more. */
+static int refuse(const struct needs *n, unsigned of, pid_t pid, struct dinst_error *e)
 {
+	const struct session *s = n->session;
+
+	if (!arena_look_for(pid, n->places[of]->arena, NULL))
+		return 0;
 	return dinst_fail(e, DINST_REFUSED,
 			  "process %d was forked from %d and runs through what is inserted there, "
 			  "but came before what this request needs: try again when it has ended, "
@@ -142,10 +147,10 @@ static int refuse(const struct session *s, pid_t pid, struct dinst_error *e)
 }
 
 /* It may have what is needed, or not: nobody may look. */
-static int refuse_unseen(const struct needs *n, pid_t pid, const struct dinst_error *why,
-			 struct dinst_error *e)
+static int refuse_unseen(const struct needs *n, unsigned of, pid_t pid,
+			 const struct dinst_error *why, struct dinst_error *e)
 {
-	if (arena_look_for(pid, n->places[0]->arena, NULL) == 0)
+	if (arena_look_for(pid, n->places[of]->arena, NULL) == 0)
 		return 0;
 	return dinst_fail(e, DINST_REFUSED,
 			  "process %d was forked from %d and runs through what is inserted there, "
@@ -154,14 +159,14 @@ static int refuse_unseen(const struct needs *n, pid_t pid, const struct dinst_er
 }
 
 /* The per-thread state begins with a number that nobody else writes. */
-static int check_threads(const struct needs *n, pid_t pid, struct dinst_error *e)
+static int check_threads(const struct needs *n, unsigned of, pid_t pid, struct dinst_error *e)
 {
 	struct dinst_error why = {0};
 	struct target *child;
 	bool has = true;
 
 	if (target_open(pid, &child, &why) < 0)
-		return refuse_unseen(n, pid, &why, e);
+		return refuse_unseen(n, of, pid, &why, e);
 	for (unsigned i = 0; i < n->count && has; i++) {
 		const taddr_t at = n->places[i]->arena->threads;
 		uint64_t magic = 0;
@@ -171,7 +176,7 @@ static int check_threads(const struct needs *n, pid_t pid, struct dinst_error *e
 			      magic == (ARENA_THREADS_MAGIC ^ at);
 	}
 	target_close(child);
-	return has ? 0 : refuse(n->session, pid, e);
+	return has ? 0 : refuse(n, of, pid, e);
 }
 
 /* The mode is a thread's own. Whoever enters it later is not foreseen. */
@@ -226,20 +231,20 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 		return 0;
 	/* That stop finds those that we may not look at, and is refused. */
 	r->in_stop |= any;
-	status = arena_sharers(n->places[of]->arena, s->pid, &pids, &count);
+	status = arena_all_sharers(n->places[of]->arena, s->pid, &pids, &count);
 	if (status < 0)
-		return dinst_fail(e, status, "cannot find the processes forked from %d",
-				  (int)s->pid);
+		return dinst_fail(e, status, "cannot find all processes forked from %d%s",
+				  (int)s->pid, status == DINST_BUSY ? "; try again later" : "");
 	for (size_t i = 0; i < count && status >= 0; i++) {
 		for (unsigned k = 0; k < n->count && status >= 0; k++)
 			if (*leads(n, of, k) &&
 			    arena_look_for(pids[i], n->places[k]->arena, NULL) <= 0)
-				status = refuse(s, pids[i], e);
+				status = refuse(n, of, pids[i], e);
 		/* First what says most: a process in that mode may not be looked at, either. */
 		if (status >= 0 && n->clock[of])
 			status = check_clock(pids[i], e);
 		if (status >= 0 && n->threads[of])
-			status = check_threads(n, pids[i], e);
+			status = check_threads(n, of, pids[i], e);
 	}
 	free(pids);
 	return status;

@@ -43,14 +43,25 @@ bool stream_is_holder(const struct stream *st, pid_t tid, uint32_t own)
 	return living && task_own_id(tid, tid) == (pid_t)own && has_the_rings(st, pid);
 }
 
-/* Those of its threads that have taken a ring. */
-static void look_through(struct stream *st, pid_t pid)
+static bool has_ended(pid_t pid, pid_t tid)
+{
+	struct proc_stat stat;
+	const int error = proc_thread_stat_read(pid, tid, &stat);
+
+	return error && !proc_unless_gone(error);
+}
+
+/* Those of its threads that have taken a ring; false where nobody can tell now. */
+static bool look_through(struct stream *st, pid_t pid)
 {
 	size_t count;
 	pid_t *tids = task_list(pid, &count);
+	bool told = tids || has_ended(pid, pid);
 
 	for (size_t i = 0; i < count; i++) {
 		const pid_t own = task_own_id(pid, tids[i]);
+
+		told = told && (own > 0 || has_ended(pid, tids[i]));
 
 		for (unsigned n = 0; n < st->ring_count && own > 0; n++) {
 			struct stuck *stuck = &st->rings[n].stuck;
@@ -61,20 +72,22 @@ static void look_through(struct stream *st, pid_t pid)
 		}
 	}
 	free(tids);
+	return told;
 }
 
 static bool look_through_all(struct stream *st)
 {
 	const pid_t target = st->session->pid;
 	struct dirent *entry;
+	bool told = true;
 	int error = 0;
 	DIR *proc;
 
 	/* Where their ids are ours it was asked for by its id already. */
 	if (!stream_ids_are_ours(st))
-		look_through(st, target);
+		told = look_through(st, target);
 	if (st->arena->mode != ARENA_SHARED)
-		return true;
+		return told;
 	proc = opendir("/proc");
 	if (!proc)
 		return false;
@@ -82,10 +95,10 @@ static bool look_through_all(struct stream *st)
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid > 0 && pid != target && pid != getpid() && has_the_rings(st, pid))
-			look_through(st, pid);
+			told = look_through(st, pid) && told;
 	}
 	closedir(proc);
-	return !error;
+	return told && !error;
 }
 
 bool stream_find_holders(struct stream *st)

@@ -149,7 +149,8 @@ static bool has_own_memory(const struct session *s, pid_t pid)
 	const pid_t own = target_own_pid(s->target);
 	struct proc_stat stat;
 
-	return !(own && task_same_memory(own, pid)) &&
+	/* A main thread that has ended has no memory to be compared with. */
+	return !(own && task_same_memory(target_memory_tid(s->target), pid)) &&
 	       (proc_stat_read(pid, &stat) || stat.parent <= 0 || stat.parent == own ||
 		!task_same_memory(stat.parent, pid));
 }

@@ -60,6 +60,7 @@ struct mishap {
 static struct mishap mishap;
 static bool mishap_on;
 static bool mishap_no_compare;	     /* kcmp(2) is refused, as it is in many containers */
+static bool mishap_no_call;	     /* process_vm_readv(2) is refused: files of /proc are read */
 static unsigned long *mishap_counts; /* shared, by kind */
 static pid_t mishap_victim;	     /* MISHAP_END: who is killed; 0: nobody */
 
@@ -291,6 +292,10 @@ WRAP(ssize_t, process_vm_readv, pid_t pid, const struct iovec *to, unsigned long
 {
 	struct iovec half;
 
+	if (mishap_on && mishap_no_call) {
+		errno = ENOSYS;
+		return -1;
+	}
 	if (!fails(MISHAP_READ_MEMORY))
 		return __real_process_vm_readv(pid, to, to_count, from, from_count, flags);
 	if (mishap.at % 2 || from[0].iov_len < 2)

@@ -3,13 +3,16 @@
  * inject_ending.c - what is told of processes that end while they are being looked at, at any moment of it: half of
  * what they had is not taken for all of it, nor are they taken for nobody's children.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +23,7 @@
 #include "inject/proc.h"
 
 enum { MAPPINGS = 600, PAGE = 4096, ENDS = 200, LIFE_US = 4000, LIFE_STEPS = 8 };
+enum { THREAD_US = 200, THREAD_STEP_US = 30, THREAD_STEPS = 7, LIST_SECONDS = 4 };
 
 /* A child that lives for a moment, and may leave one of its own that does. */
 static pid_t begin(int n, bool leaves_one)
@@ -108,11 +112,101 @@ static void test_may_descend(void **state)
 	wait_for_all();
 }
 
+struct threads {
+	atomic_long turn; /* odd: `tid` lives, and will until it is even */
+	atomic_int tid;
+};
+
+static struct threads *threads;
+static atomic_int go_on;
+
+static void *short_thread(void *us)
+{
+	usleep((useconds_t)(intptr_t)us);
+	return NULL;
+}
+
+static void *long_thread(void *unused)
+{
+	(void)unused;
+	atomic_store(&threads->tid, (int)syscall(SYS_gettid));
+	atomic_fetch_add(&threads->turn, 1);
+	while (atomic_load(&go_on))
+		usleep(THREAD_US);
+	return NULL;
+}
+
+/* Of two threads the first ends while the second, which the kernel tells behind it, is there. */
+static void make_threads(void)
+{
+	for (intptr_t n = 0;; n++) {
+		pthread_t first, second;
+
+		atomic_store(&go_on, 1);
+		if (pthread_create(&first, NULL, short_thread,
+				   (void *)(THREAD_US + n % THREAD_STEPS * THREAD_STEP_US)) ||
+		    pthread_create(&second, NULL, long_thread, NULL))
+			_exit(1);
+		pthread_join(first, NULL);
+		while (atomic_load(&threads->turn) % 2 == 0)
+			usleep(THREAD_US);
+		usleep(2 * THREAD_US);
+		atomic_fetch_add(&threads->turn, 1);
+		atomic_store(&go_on, 0);
+		pthread_join(second, NULL);
+	}
+}
+
+/* fear A1: a thread that is there before and after the threads of its process are listed is told, whoever ends meanwhile */
+static void test_tasks(void **state)
+{
+	struct proc_ids tasks = {0};
+	size_t listings = 0;
+	struct timespec now, end;
+	pid_t child;
+
+	(void)state;
+	threads = mmap(NULL, sizeof(*threads), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_true(threads != MAP_FAILED);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		make_threads();
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += LIST_SECONDS;
+	do {
+		const long turn = atomic_load(&threads->turn);
+		const int tid = atomic_load(&threads->tid);
+		bool told = false;
+
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (turn % 2 == 0)
+			continue;
+		assert_int_equal(proc_tasks(child, &tasks), 0);
+		if (atomic_load(&threads->turn) != turn)
+			continue;
+		for (size_t i = 0; i < tasks.count; i++)
+			told = told || tasks.ids[i] == tid;
+		listings++;
+		if (!told)
+			fail_msg("thread %d is not told, in listing %zu", tid, listings);
+	} while (now.tv_sec < end.tv_sec);
+	assert_true(listings > 100);
+	proc_ids_release(&tasks);
+	kill(child, SIGKILL);
+	wait_for_all();
+	munmap(threads, sizeof(*threads));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_may_descend),
 		cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_tasks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
