@@ -466,7 +466,7 @@ bool session_needs_poll(const struct session *s);
 /*
  * Once a second: switches off what is above its limit, and what makes system
  * calls that the target has come to forbid since. told(arg, i, percent) is
- * called for each; percent is negative for the latter.
+ * called for each; percent is negative for the latter. Sends what is unsent.
  */
 void session_poll(struct session *s,
 		  void (*told)(void *arg, const struct instance *i, double percent), void *arg);
@@ -509,7 +509,7 @@ int removal_switch_off(struct session *s, struct instance *i, struct dinst_error
 /* All of them, each in the list once: no code is written for those that are still to go. */
 int removal_switch_off_all(struct session *s, struct instance *const *list, size_t count,
 			   struct dinst_error *e);
-/* Flushes if the queue is longer than its threshold or the heap is above its mark. */
+/* Flushes if the queue is longer than its threshold, the heap is above its mark, or something is unsent, which is sent. */
 void removal_settle(struct session *s, struct flush_result *result);
 /* Both. */
 int removal_remove(struct session *s, struct instance *i, struct flush_result *result,

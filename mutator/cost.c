@@ -170,8 +170,16 @@ static bool may_go_on_calling(struct session *s)
 	return true;
 }
 
+/* Private arenas: what was switched off runs on until that has been sent; of a program that is no more, nothing is. */
+static bool has_to_send(const struct session *s)
+{
+	return (s->state == SESSION_RUNNING || s->state == SESSION_HELD) && place_has_unsent(s);
+}
+
 bool session_needs_poll(const struct session *s)
 {
+	if (has_to_send(s))
+		return true;
 	for (const struct instance *i = s->instances; i; i = i->next)
 		if (!i->stopped && !i->source && i->limit > 0)
 			return true;
@@ -213,6 +221,8 @@ static void stop_calls(struct session *s,
 void session_poll(struct session *s,
 		  void (*told)(void *arg, const struct instance *i, double percent), void *arg)
 {
+	struct flush_result flush;
+
 	stop_calls(s, told, arg);
 	for (struct instance *i = s->instances; i; i = i->next) {
 		double percent;
@@ -226,4 +236,6 @@ void session_poll(struct session *s,
 		if (told)
 			told(arg, i, percent);
 	}
+	if (has_to_send(s))
+		removal_settle(s, &flush);
 }

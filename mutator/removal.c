@@ -165,9 +165,13 @@ void removal_settle(struct session *s, struct flush_result *result)
 	struct dinst_error ignored = {0};
 
 	*result = (struct flush_result){0};
-	if (s->queue_length > QUEUE_THRESHOLD || heap_above_mark(s) || place_has_unsent(s))
-		/* What cannot be freed now stays queued: not an error of the removal. */
-		removal_flush(s, result, &ignored);
+	/*
+	 * What cannot be freed now stays queued: not an error of the removal. Where nothing is queued a flush
+	 * sends nothing either; where it failed, session_poll() tries again.
+	 */
+	if ((s->queue_length > QUEUE_THRESHOLD || heap_above_mark(s) || place_has_unsent(s)) &&
+	    removal_flush(s, result, &ignored) >= 0)
+		place_send(s, &result->stop_ns, &ignored);
 	result->queued = s->queue_length;
 }
 

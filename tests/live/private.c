@@ -86,6 +86,113 @@ static void test_emulated(void **state)
 	end(h, s);
 }
 
+static bool busy;
+
+int __real_target_stop(struct target *t, const struct stop_options *options, stop_work work,
+		       void *arg, struct stop_report *report, struct dinst_error *e);
+int __wrap_target_stop(struct target *t, const struct stop_options *options, stop_work work,
+		       void *arg, struct stop_report *report, struct dinst_error *e);
+
+int __wrap_target_stop(struct target *t, const struct stop_options *options, stop_work work,
+		       void *arg, struct stop_report *report, struct dinst_error *e)
+{
+	if (!busy)
+		return __real_target_stop(t, options, work, arg, report, e);
+	if (report)
+		*report = (struct stop_report){0};
+	return dinst_fail(e, DINST_BUSY, "as on a machine that is busy");
+}
+
+/* Two at one place in one request: what is left when one goes is new, and nothing is queued for it. */
+static void test_one_of_two(void **state)
+{
+	static const struct raw_metric counts = {
+		.name = "counts", .constraints = "/Code", .kind = POINT_ENTRY};
+	static const char *const foci[] = {"many", "many"};
+	struct harness *h = *state;
+	struct session *s = begin(h, harness_number(THREADS));
+	struct insert_result result;
+	struct dinst_error e = {0};
+	unsigned kept;
+
+	if (request_insert_raw(s, &counts, foci, 2, false, &result, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(result.count, 2);
+	kept = result.instances[1]->id;
+	session_go(h, ROUNDS);
+	session_remove(s, result.instances[0]->id);
+	free(result.instances);
+	assert_int_equal(s->queue_length, 0);
+	assert_false(place_has_unsent(s));
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, kept), 2ull * THREADS * ROUNDS);
+	end(h, s);
+}
+
+static void told(void *arg, const struct instance *i, double percent)
+{
+	assert_true(percent > i->limit);
+	++*(unsigned *)arg;
+}
+
+static const struct instance *insert_limited(struct session *s, const char *focus)
+{
+	static const struct insert_options tight = {.limit = 1e-7};
+
+	return session_insert_metric(s, "calls", focus, &tight);
+}
+
+static void poll_until_told(struct session *s)
+{
+	unsigned times = 0;
+
+	for (int n = 0; n < 2400 && !times; n++) {
+		assert_true(session_needs_poll(s));
+		usleep(50000);
+		session_poll(s, told, &times);
+	}
+	assert_int_equal(times, 1);
+}
+
+static void expect_off(struct harness *h, struct session *s, const struct instance *i)
+{
+	uint64_t value = instance_value(i);
+
+	assert_true(i->stopped);
+	assert_true(value > 0);
+	assert_false(place_has_unsent(s));
+	assert_false(session_needs_poll(s));
+	session_go(h, ROUNDS);
+	assert_int_equal(instance_value(i), value);
+}
+
+/*
+ * fear B8, K3: what is above its limit runs no longer once that is told, and if the target cannot be stopped just
+ * then it is tried until it can
+ */
+static void test_limit(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, "2");
+	const struct instance *i = insert_limited(s, "/Code/calls/tiny");
+	unsigned times = 0;
+
+	session_go(h, ROUNDS);
+	poll_until_told(s);
+	expect_off(h, s, i);
+	i = insert_limited(s, "/Code/calls/strange");
+	session_go(h, ROUNDS);
+	busy = true;
+	poll_until_told(s);
+	assert_true(place_has_unsent(s));
+	assert_true(session_needs_poll(s));
+	busy = false;
+	session_poll(s, told, &times);
+	assert_int_equal(times, 0);
+	expect_off(h, s, i);
+	end(h, s);
+}
+
 /* At a point that is instrumented already: nothing is patched, and it counts all the same. */
 static void test_second_snippet(void **state)
 {
@@ -265,6 +372,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_exact_counts),    CASE(test_emulated),
 		CASE(test_second_snippet),  CASE(test_churn),
+		CASE(test_one_of_two),	    CASE(test_limit),
 		CASE(test_deaths),	    CASE(test_death_before_anything_is_written),
 		CASE(test_death_with_many),
 	};
