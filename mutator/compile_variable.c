@@ -195,18 +195,26 @@ static bool gives_place(const struct compiler *c, const struct mdl_expr *x)
 	return (x->op == MDL_OP_EQ && compile_is_any(c, x, &other)) || !mentions_any(c, x);
 }
 
+/* Leaves the lower half of the word as it is, where a flag of many objects has its place. */
+static bool keeps_place(const struct mdl_expr *x)
+{
+	int64_t amount;
+
+	return x->kind == MDL_ASSIGN && mdl_constant(x->right, &amount) && !(uint32_t)amount;
+}
+
 /*
  * A flag of many objects holds the place of the one that it is set for: 1 where one was met would
- * stand for whichever object has the first place.
+ * stand for whichever object has the first place, and one more or less than a place is another's.
  */
 static bool loses_place(const struct compiler *c, const struct mdl_expr *x, int op)
 {
 	int64_t constant;
 
-	if (!c->q->vector || c->q->placement->rank.role == MDL_MEASURES || op == '-')
+	if (!c->q->vector || c->q->placement->rank.role == MDL_MEASURES)
 		return false;
 	if (op)
-		return c->place_known || c->place_asked;
+		return !keeps_place(x);
 	return !gives_place(c, x->right) || ((c->place_known || c->place_asked) &&
 					     mdl_constant(x->right, &constant) && constant);
 }
