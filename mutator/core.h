@@ -108,10 +108,11 @@ struct instance {
 	struct instance *source; /* NULL: itself */
 	/*
 	 * What `value` was when this one began, where it has a source: element by
-	 * element; instance_read() takes it off.
+	 * element; instance_read() takes it off. Likewise its hits, and keys without a place.
 	 */
 	struct variable_value *bases;
 	size_t base_count;
+	uint64_t base_hits, base_full;
 	bool waiting;		 /* its module is not loaded yet; focus says what for */
 	bool stopped, forbidden; /* switched off: above its limit, or what it does may be denied */
 	double limit;		 /* percent of one CPU, 0: none */
@@ -124,8 +125,7 @@ struct instance {
 	const struct raw_metric *raw; /* request_insert_raw(); then no plan and no variables */
 	struct plan_set *plans;	      /* NULL for flags, and while it waits */
 	const struct mdl_plan *plan;
-	/* The metric's own variable first, then its temporaries; a flag has its word. A reference
-	 * to each. */
+	/* The metric's own first, then its temporaries; a flag has its word. A reference to each. */
 	struct variable **variables;
 	size_t variable_count;
 	struct variable *table;	 /* keys of the vector, where the plan is many, else NULL */

@@ -259,7 +259,7 @@ bool instance_hits(const struct instance *i, uint64_t *hits)
 		return false;
 	if (variable_read(i->session, source->hits, 0, &value, &ignored) < 0)
 		return false;
-	*hits = (uint64_t)value.value;
+	*hits = (uint64_t)value.value - i->base_hits;
 	variable_value_release(&value);
 	return true;
 }

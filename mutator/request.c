@@ -277,6 +277,16 @@ static int keep_bases(struct instance *i, struct dinst_error *e)
 	return instance_read_bases(i, e);
 }
 
+/* Likewise how often its code was reached, and keys had no place. */
+static void keep_counts(struct instance *i)
+{
+	uint64_t hits;
+
+	instance_hits(i, &hits);
+	i->base_hits = hits;
+	i->base_full = i->source->table ? variable_full(i->source->table) : 0;
+}
+
 /* One plan: an instance of its own, or one more name for what is there. */
 static int prepare_plan(struct request *r, struct plan_set *set, const struct mdl_plan *plan,
 			struct dinst_error *e)
@@ -295,6 +305,7 @@ static int prepare_plan(struct request *r, struct plan_set *set, const struct md
 		return request_plan(r, i, set, plan, e);
 	same->references++;
 	i->source = same;
+	keep_counts(i);
 	return keep_bases(i, e);
 }
 

@@ -70,6 +70,7 @@ static int make_table(struct request *r, struct instance *i, struct dinst_error 
 
 	if (known) {
 		i->table = variable_ref(known);
+		i->base_full = variable_full(known);
 		return 0;
 	}
 	i->table = variable_new(plan->many_of, MDL_COUNTER, VARIABLE_TABLE, places, e);

@@ -264,9 +264,6 @@ int values_totals(const struct instance *i, struct vector *out, struct dinst_err
 
 	forget_elements(out);
 	status = variable_keys(i->session, source->table, &keys, &used, &places, &out->full, e);
-	/* Where the keys were given, others are none of its business. */
-	if (source->table->keys)
-		out->full = 0;
 	if (status >= 0 && !out->elements) {
 		out->elements = calloc(places + 1, sizeof(*out->elements));
 		out->places = places;
@@ -382,7 +379,7 @@ static int vector_row(const struct instance *i, json_t **row, struct dinst_error
 	if (distribution)
 		status = add_merged(*row, &v, e);
 	json_object_set_new(*row, "elements", elements_json(i, &v, distribution));
-	json_object_set_new(*row, "full", json_integer((json_int_t)v.full));
+	json_object_set_new(*row, "full", json_integer((json_int_t)(v.full - i->base_full)));
 	if (source->plan && source->plan->many_of)
 		json_object_set_new(*row, "many_of", serve_text(source->plan->many_of));
 	values_vector_release(&v);

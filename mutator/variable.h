@@ -165,7 +165,9 @@ int variable_difference(const struct variable_value *later, const struct variabl
 /* Value at fraction q (0 to 1) of a distribution; 0 where it is empty. */
 int64_t variable_quantile(const struct variable_value *value, double q);
 
-/* Keys of a table that have a place: *keys[place - 1], malloc'ed; *full: how often there was none. */
+/* How often there was no place for a key; where the keys were given others are not counted. */
+uint64_t variable_full(const struct variable *table);
+/* Keys of a table that have a place: *keys[place - 1], malloc'ed; *full: variable_full(). */
 int variable_keys(struct session *s, const struct variable *table, uint64_t **keys, bool **used,
 		  size_t *count, uint64_t *full, struct dinst_error *e);
 

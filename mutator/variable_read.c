@@ -333,6 +333,16 @@ int variable_difference(const struct variable_value *later, const struct variabl
 
 /* ------------------------------------------------------------------- keys */
 
+uint64_t variable_full(const struct variable *table)
+{
+	uint64_t full = 0;
+
+	if (table->word && !table->keys)
+		heap_read_words(table->word_place->heap,
+				table->word + offsetof(struct arch_table, full), 1, &full);
+	return full;
+}
+
 int variable_keys(struct session *s, const struct variable *table, uint64_t **keys, bool **used,
 		  size_t *count, uint64_t *full, struct dinst_error *e)
 {
@@ -346,13 +356,10 @@ int variable_keys(struct session *s, const struct variable *table, uint64_t **ke
 		free(is_used);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for %zu keys", places);
 	}
-	*full = 0;
-	if (table->word) {
-		const struct heap *heap = table->word_place->heap;
-
-		heap_read_words(heap, table->word + offsetof(struct arch_table, full), 1, full);
-		heap_read_words(heap, table->word + offsetof(struct arch_table, keys), places, all);
-	}
+	*full = variable_full(table);
+	if (table->word)
+		heap_read_words(table->word_place->heap,
+				table->word + offsetof(struct arch_table, keys), places, all);
 	for (size_t k = 0; k < places; k++) {
 		/* Only where the keys were given is one of them what fills places that nothing has. */
 		is_used[k] = all[k] != 0 && !(table->keys && all[k] == VARIABLE_NO_KEY + 1);
