@@ -40,25 +40,37 @@ static enum variable_form usual_form(enum mdl_vartype type)
 	return type == MDL_COUNTER || type == MDL_VOID ? VARIABLE_TOTAL : VARIABLE_TIMER;
 }
 
+/*
+ * The smallest of its elements, and their mean, are of the keys that it has met itself: those that others have
+ * met, or that were met before it came, are elements of 0.
+ */
+static bool keeps_own_keys(const struct mdl_plan *plan)
+{
+	return plan->many && !plan->key_count &&
+	       (plan->metric->aggregate == MDL_MIN || plan->metric->aggregate == MDL_AVG);
+}
+
+static bool has_table_for(const struct instance *i, const struct mdl_plan *plan, unsigned places)
+{
+	return i->table && i->plan && i->plan->many && !keeps_own_keys(i->plan) &&
+	       i->table->elements == places && !strcmp(i->plan->many_of, plan->many_of);
+}
+
 /* The table of one who asked for the same objects, with as many places, or NULL. */
 static struct variable *known_table(const struct request *r, const struct mdl_plan *plan,
 				    unsigned places)
 {
+	if (plan->key_count || keeps_own_keys(plan))
+		return NULL;
 	for (const struct instance *i = r->session->instances; i; i = i->next)
-		if (i->table && i->plan && i->plan->many && i->table->elements == places &&
-		    !strcmp(i->plan->many_of, plan->many_of))
+		if (has_table_for(i, plan, places))
 			return i->table;
 	for (const struct instance *i = r->session->hidden; i; i = i->next)
-		if (i->table && i->plan && i->plan->many && i->table->elements == places &&
-		    !strcmp(i->plan->many_of, plan->many_of))
+		if (has_table_for(i, plan, places))
 			return i->table;
-	for (size_t n = 0; n < r->count; n++) {
-		const struct instance *i = r->instances[n];
-
-		if (i->table && i->plan && i->table->elements == places &&
-		    !strcmp(i->plan->many_of, plan->many_of))
-			return i->table;
-	}
+	for (size_t n = 0; n < r->count; n++)
+		if (has_table_for(r->instances[n], plan, places))
+			return r->instances[n]->table;
 	return NULL;
 }
 
@@ -66,7 +78,7 @@ static int make_table(struct request *r, struct instance *i, struct dinst_error 
 {
 	const struct mdl_plan *plan = i->plan;
 	const unsigned places = variable_table_places(usual_form(plan->type));
-	struct variable *known = plan->key_count ? NULL : known_table(r, plan, places);
+	struct variable *known = known_table(r, plan, places);
 
 	if (known) {
 		i->table = variable_ref(known);
@@ -368,7 +380,8 @@ static bool is_same(const struct request *r, const struct instance *i, const str
 	    i->plan->metric != plan->metric || strcmp(i->plan->focus, plan->focus) != 0)
 		return false;
 	/* One that is to be switched off above a limit is its own, and so is what it counts. */
-	if (i->limit > 0 || (r->options && r->options->limit > 0) || (!i->hits && counts_hits(r)))
+	if (i->limit > 0 || (r->options && r->options->limit > 0) || (!i->hits && counts_hits(r)) ||
+	    keeps_own_keys(plan))
 		return false;
 	return same_plan(i->plan, plan) && is_in_place(r->session, i);
 }

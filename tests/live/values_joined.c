@@ -108,6 +108,67 @@ static void test_hits(void **state)
 	end(h, s);
 }
 
+/* ------------------------------------------------------------------ keys */
+
+/* How many keys it has; *least and *sum are those of their values. */
+static size_t elements_of(struct instance *i, int64_t *least, int64_t *sum)
+{
+	json_t *row = row_of(i), *elements = json_object_get(row, "elements"), *element;
+	const size_t count = json_array_size(elements);
+	size_t n;
+
+	*least = INT64_MAX;
+	*sum = 0;
+	json_array_foreach(elements, n, element)
+	{
+		const int64_t value = json_integer_value(json_object_get(element, "value"));
+
+		*least = value < *least ? value : *least;
+		*sum += value;
+	}
+	json_decref(row);
+	return count;
+}
+
+/* It has met a few keys, each of its elements. */
+static void expect_few(struct instance *least, struct instance *mean)
+{
+	int64_t smallest, sum;
+	size_t count = elements_of(least, &smallest, &sum);
+
+	assert_in_range(count, 1, (uintmax_t)THREADS * FEW);
+	assert_true(smallest > 0);
+	assert_int_equal(sum, THREADS * FEW);
+	assert_int_equal(told(least, "value"), smallest);
+	assert_int_equal(elements_of(mean, &smallest, &sum), count);
+	assert_int_equal(told(mean, "value"), sum / (int64_t)count);
+}
+
+/* The smallest and the mean are those of the keys that it has met, not of those that others had met before. */
+static void test_keys(void **state)
+{
+	const char *focus = "/SyncObject/Mutex/*";
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *first = insert(s, "times", focus), *least, *mean;
+	int64_t smallest, sum;
+
+	feed(h, MANY);
+	assert_int_equal(elements_of(first, &smallest, &sum), KEYS);
+	least = insert(s, "least", focus);
+	mean = insert(s, "mean", focus);
+	feed(h, FEW);
+	expect_few(least, mean);
+	feed(h, MANY);
+	assert_int_equal(elements_of(least, &smallest, &sum), KEYS);
+	/* The same for one more of each, as for one of something else that comes behind them. */
+	least = insert(s, "least", focus);
+	mean = insert(s, "mean", focus);
+	feed(h, FEW);
+	expect_few(least, mean);
+	end(h, s);
+}
+
 /* ------------------------------------------------------------------ full */
 
 /* Keys that had no place before it came were none of its own. */
@@ -138,7 +199,7 @@ static void test_full(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_hits), CASE(test_full)};
+	const struct CMUnitTest tests[] = {CASE(test_hits), CASE(test_keys), CASE(test_full)};
 
 	return cmocka_run_group_tests_name("live/values_joined", tests, NULL, NULL);
 }
