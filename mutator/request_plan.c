@@ -375,8 +375,8 @@ static bool same_plan(const struct mdl_plan *a, const struct mdl_plan *b)
 
 static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan)
 {
-	/* Of its events everybody wants all. */
-	if (plan->type == MDL_STREAM || !i->plan || i->source || i->stopped ||
+	/* Of its events everybody wants all. One without a point is one of many, and alone it would be refused. */
+	if (plan->type == MDL_STREAM || !i->plan || i->source || i->stopped || !i->link_count ||
 	    i->plan->metric != plan->metric || strcmp(i->plan->focus, plan->focus) != 0)
 		return false;
 	/* One that is to be switched off above a limit is its own, and so is what it counts. */

@@ -195,11 +195,38 @@ static void test_full(void **state)
 	end(h, s);
 }
 
+/* ---------------------------------------------------------------- points */
+
+static int try_insert(struct session *s, const char *const *words, size_t count)
+{
+	struct insert_result result = {0};
+	struct dinst_error e = {0};
+	int status = request_insert(s, "calls", words, count, NULL, &result, &e);
+
+	free(result.instances);
+	return status;
+}
+
+/* What is refused alone is so too when it is there already, without a point, as one of many. */
+static void test_no_point(void **state)
+{
+	/* The second is what a resolver chooses by. */
+	static const char *const words[] = {"/Code/values/observe", "/Code/libc.so.6/memset"};
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	assert_int_equal(try_insert(s, words + 1, 1), DINST_REFUSED);
+	assert_true(try_insert(s, words, 2) >= 0);
+	assert_int_equal(try_insert(s, words + 1, 1), DINST_REFUSED);
+	end(h, s);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_hits), CASE(test_keys), CASE(test_full)};
+	const struct CMUnitTest tests[] = {CASE(test_hits), CASE(test_keys), CASE(test_full),
+					   CASE(test_no_point)};
 
 	return cmocka_run_group_tests_name("live/values_joined", tests, NULL, NULL);
 }
