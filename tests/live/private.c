@@ -184,9 +184,9 @@ static void test_limit(void **state)
 	session_go(h, ROUNDS);
 	busy = true;
 	poll_until_told(s);
+	busy = false;
 	assert_true(place_has_unsent(s));
 	assert_true(session_needs_poll(s));
-	busy = false;
 	session_poll(s, told, &times);
 	assert_int_equal(times, 0);
 	expect_off(h, s, i);
