@@ -6,6 +6,7 @@
  *
  * Prints "ready". Commands:
  *   start   a chain begins; "started"
+ *   flock   forty begin, of which each process sleeps for a hundredth of a second; "started"
  *   look    "links N wrong N patched N": how many there were, calls with a wrong result, and how many of
  *           the three that began since have found other code in link() than the file has; "broken" where
  *           none comes any more
@@ -26,10 +27,19 @@
 
 #define KEEP __attribute__((noinline, noclone))
 
-enum { LIFE_NS = 250 * 1000, CODE = 16, LOOKS = 3, PATIENCE_MS = 5000, FEW = 50 };
+enum {
+	LIFE_NS = 250 * 1000,
+	CODE = 16,
+	LOOKS = 3,
+	PATIENCE_MS = 5000,
+	FEW = 50,
+	FLOCK = 40,
+	SLEEP_US = 10000
+};
 
 struct shared {
 	atomic_int stop, links, wrong, patched, ended;
+	int chains;
 };
 
 static struct shared *shared;
@@ -67,17 +77,27 @@ static void live(void)
 	} while (now_ns() - began < LIFE_NS);
 }
 
-static void begin(void)
+static void sleep_a_moment(void)
+{
+	atomic_fetch_add(&shared->wrong, link_of(1) != 4);
+	usleep(SLEEP_US);
+	atomic_fetch_add(&shared->links, 1);
+}
+
+static void begin(int chains, void (*life)(void))
 {
 	atomic_store(&shared->stop, 0);
 	atomic_store(&shared->ended, 0);
-	if (fork())
-		return;
-	for (pid_t next = 0; !next; next = atomic_load(&shared->stop) ? -1 : fork())
-		live();
-	if (atomic_load(&shared->stop))
-		atomic_store(&shared->ended, 1);
-	_exit(0);
+	shared->chains = chains;
+	for (int n = 0; n < chains; n++) {
+		if (fork())
+			continue;
+		for (pid_t next = 0; !next; next = atomic_load(&shared->stop) ? -1 : fork())
+			life();
+		if (atomic_load(&shared->stop))
+			atomic_fetch_add(&shared->ended, 1);
+		_exit(0);
+	}
 }
 
 static void wait_for(atomic_int *value, int at_least)
@@ -142,13 +162,16 @@ int main(void)
 	puts("ready");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (!strcmp(line, "start\n")) {
-			begin();
+			begin(1, live);
+			puts("started");
+		} else if (!strcmp(line, "flock\n")) {
+			begin(FLOCK, sleep_a_moment);
 			puts("started");
 		} else if (!strcmp(line, "look\n")) {
 			look();
 		} else if (!strcmp(line, "stop\n")) {
 			atomic_store(&shared->stop, 1);
-			wait_for(&shared->ended, 1);
+			wait_for(&shared->ended, shared->chains);
 			puts("stopped");
 		}
 	}
