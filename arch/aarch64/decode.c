@@ -18,7 +18,7 @@ const arch_regset arch_callee_saved = 0x3ff80000ull; /* x19 to x29 */
 /* x9 to x15 (AAPCS64): what is behind them linkers use on the way to a function. */
 const arch_regset arch_entry_scratch = 0xfe00ull | SET_FLAGS;
 
-enum { HINT_NOP = 0, HINT_PACIASP = 25, HINT_PACIBSP = 27 };
+enum { HINT_NOP = 0, HINT_PACIASP = 25, HINT_PACIBSP = 27, HINT_PACM = 39 };
 
 static void stop_here(struct a64_insn *insn)
 {
@@ -43,7 +43,8 @@ static bool decode_exception(uint32_t w, struct a64_insn *insn)
 
 /*
  * Landing pads: bti with an operand, paciasp, pacibsp. They stay where they
- * are; the others with a pointer's signature read and write x30, x16 or x17.
+ * are; the others with a pointer's signature read and write x30, x16 or x17. pacm, which is
+ * about the very next instruction (PSTATE.PACM, FEAT_PAuth_LR), is one with it.
  */
 static bool decode_hint(uint32_t w, struct a64_insn *insn)
 {
@@ -59,6 +60,8 @@ static bool decode_hint(uint32_t w, struct a64_insn *insn)
 		insn->reads = 0;
 	} else {
 		insn->reads = SET_ALL;
+		if (number == HINT_PACM)
+			insn->flags |= ARCH_INSN_PREFIX | ARCH_INSN_NO_MOVE;
 	}
 	return true;
 }

@@ -199,6 +199,8 @@ static const struct {
 	 ALL, 0},
 	{0x04d02020, "movprfx z0.d, p0/z, z1.d", NEXT, MEM | STAY | ARCH_INSN_PREFIX, NONE, NONE,
 	 ALL, 0},
+	{0xd50324ff, "pacm", NEXT, STAY | ARCH_INSN_PREFIX, NONE, NONE, ALL, 0},
+	{0xd503251f, "chkfeat x16", NEXT, 0, NONE, NONE, ALL, 0},
 	{0x04a00020, "add z0.s, z1.s, z0.s", NEXT, MEM, NONE, NONE, ALL, 0},
 	{0x2518e3e0, "ptrue p0.b", NEXT, MEM, NONE, NONE, ALL, 0},
 };
