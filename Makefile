@@ -186,7 +186,7 @@ man_pages := $(wildcard docs/*.[1-8] docs/man/*.[1-8])
 data_files := $(wildcard data/metrics/*.mdl)
 real_scripts := $(filter-out %/lib.sh,$(wildcard tests/real/*.sh))
 hostile_scripts := $(filter-out %/lib.sh %/run.sh,$(wildcard tests/hostile/*.sh))
-install_scripts := tests/install.sh tests/completion.sh tests/help.sh tests/deb.sh
+install_scripts := tests/architectures.sh tests/install.sh tests/completion.sh tests/help.sh tests/deb.sh
 
 # ------------------------------------------------------------------ build
 

@@ -136,7 +136,8 @@ void arch_emit_remote(const struct arch_remote_program *program,
 
 /*
  * False if the processor says that it has not got the instructions by which such programs, and all that
- * is inserted, keep the flags: lahf and sahf of 64-bit mode, which the first x86-64 ones lack.
+ * is inserted, keep the flags: lahf and sahf of 64-bit mode, which the first x86-64 ones lack. Those of
+ * AArch64 all have them.
  */
 bool arch_keeps_flags(void);
 

@@ -129,6 +129,17 @@ void arch_emit_remote(const struct arch_remote_program *program,
 	a64_emit_bytes(out, program->data, program->data_size);
 }
 
+/* Programs change no flag here, and what reads and writes them elsewhere (mrs, msr) every processor has. */
+bool arch_keeps_flags(void)
+{
+	return true;
+}
+
+int arch_try_flags(void)
+{
+	return 0;
+}
+
 bool arch_is_remote(const uint8_t *bytes, size_t size)
 {
 	uint8_t first[4];

@@ -189,12 +189,78 @@ static void test_pushed(void **state)
 	}
 }
 
+/* The address goes into a word, by registers that are neither base nor index. */
+static void test_record(void **state)
+{
+	static const struct {
+		uint32_t word;
+		taddr_t at;
+		uint32_t code[4];
+	} recorded[] = {
+		/* ldr x1, [x2, #8]: add x17, x2, #8; adr x16, at; str x17, [x16] */
+		{0xf9400441, AWAY + 0x100, {0x91002051, 0x100007f0, 0xf9000211}},
+		/* ldr x1, [sp, #8], of a stack pointer that is 48 lower */
+		{0xf94007e1, AWAY + 0x100, {0x9100e3f1, 0x100007f0, 0xf9000211}},
+		/* ldr x1, [x17, x16, lsl #3] */
+		{0xf8707a21, AWAY + 0x100, {0x8b306e2f, 0x100007f1, 0xf900022f}},
+		/* The word far away: movz, movk */
+		{0xf8404c41, 0x12345678, {0x91001051, 0xd28acf10, 0xf2a24690, 0xf9000211}},
+		/* ldr x1, 0x400010 */
+		{0x58000081, AWAY + 0x100, {0x10800091, 0x100007f0, 0xf9000211}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(recorded) / sizeof(recorded[0]); i++) {
+		struct arch_insn insn = decode(recorded[i].word);
+		struct arch_frame frame = {.reg = {17, 16, 15}, .pushed = 32};
+		struct arch_memory m[ARCH_MEMORY_MAX];
+		uint8_t bytes[64];
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = AWAY};
+
+		assert_int_equal(arch_memory_operands(&insn, m), 1);
+		arch_record_needs(&frame);
+		assert_int_equal(frame.scratch, 3);
+		arch_emit_record_address(&m[0], recorded[i].at, 16, &frame, &out);
+		assert_int_equal(out.status, ARCH_OK);
+		for (size_t k = 0; k < out.used / 4; k++)
+			if (k == 4 || a64_load(bytes + 4 * k) != recorded[i].code[k])
+				fail_msg("case %zu, word %zu: %#x", i, k, a64_load(bytes + 4 * k));
+	}
+}
+
+/* What cannot be computed is not noted down. */
+static void test_not_recorded(void **state)
+{
+	static const uint32_t words[] = {0xf8200441, 0x69000861}; /* ldraa, stgp */
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct arch_insn insn = decode(words[i]);
+		struct arch_frame frame = {.reg = {17, 16, 15}, .scratch = 3};
+		struct arch_memory m[ARCH_MEMORY_MAX];
+		uint8_t bytes[64];
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = AWAY};
+
+		assert_int_equal(arch_memory_operands(&insn, m), 1);
+		arch_emit_record_address(&m[0], AWAY + 0x100, 0, &frame, &out);
+		assert_int_equal(out.status, ARCH_REFUSED);
+	}
+}
+
+/* Nothing is asked of the processor for the sake of the flags. */
+static void test_flags_are_kept(void **state)
+{
+	(void)state;
+	assert_true(arch_keeps_flags());
+	assert_int_equal(arch_try_flags(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accesses),
-		cmocka_unit_test(test_addresses),
-		cmocka_unit_test(test_pushed),
+		cmocka_unit_test(test_accesses),     cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_pushed),	     cmocka_unit_test(test_record),
+		cmocka_unit_test(test_not_recorded), cmocka_unit_test(test_flags_are_kept),
 	};
 
 	alarm(60);

@@ -165,6 +165,66 @@ static void test_addresses(void)
 	}
 }
 
+/* Loads of x1 by x2 and x3, by registers that frames choose first, and by the stack pointer. */
+static const uint32_t recorded[] = {
+	0xf9400441, 0xf85f8041, 0xf8408c41, 0xf8637841, 0xf863d841, /* [x2, ...], [x2, x3, ...] */
+	0xf9400621, 0xf8707a21, 0xf86f6a01, /* [x17, #8], [x17, x16, lsl #3], [x16, x15] */
+	0xf94003e1, 0xf94007e1, 0xf8410fe1, 0xf8637be1, /* [sp], #8, #16!, [sp, x3, lsl #3] */
+};
+
+/* The word at `word` gets the address that the load uses, and nothing else changes. */
+static void record_one(uint32_t w, arch_regset live, uint8_t needs, taddr_t word)
+{
+	const unsigned base = a64_rn(w), index = w & 1 << 21 ? a64_rm(w) : ARCH_NO_REGISTER;
+	struct arch_frame frame = {.needs = needs};
+	struct arch_memory m[ARCH_MEMORY_MAX] = {{0}};
+	struct arch_buf code = at(AREA + NEAR, 256);
+	struct state in = random_state();
+	struct arch_insn insn;
+	uint64_t address;
+	uint8_t bytes[A64_SIZE];
+	struct outcome o;
+
+	in.x[base == SP ? 0 : base] = run_random();
+	if (index != ARCH_NO_REGISTER)
+		in.x[index] = run_random();
+	a64_store(bytes, w);
+	expect(arch_decode(bytes, sizeof(bytes), AREA + HOME, &insn) == ARCH_OK &&
+		       arch_memory_operands(&insn, m) == 1,
+	       "decoded", w, 0);
+	/* The load itself reads them. */
+	frame.live = live | SET(base) | (index == ARCH_NO_REGISTER ? 0 : SET(index));
+	arch_record_needs(&frame);
+	arch_frame_open(&code, &frame);
+	arch_emit_record_address(m, word, 0, &frame, &code);
+	arch_frame_close(&code, &frame);
+	arch_emit_jump(&code, way_out(0));
+	expect(code.status == ARCH_OK, "record", w, code.status);
+	o = run_at(AREA + NEAR, &in);
+	address = (base == SP ? o.sp : in.x[base]) + (uint64_t)m->offset;
+	if (index != ARCH_NO_REGISTER) /* sxtw, or all of it */
+		address += (m->extend == 6 ? (uint64_t)(int32_t)in.x[index] : in.x[index])
+			   << m->shift;
+	expect(*(uint64_t *)word == address, "recorded", w, *(uint64_t *)word - address);
+	for (unsigned i = 0; i < 31; i++)
+		if (frame.live & SET(i))
+			expect(o.s.x[i] == in.x[i], "record register", w, i);
+	expect(o.s.sp == o.sp && o.s.nzcv == in.nzcv, "record state", w, o.s.nzcv);
+}
+
+static void test_records(void)
+{
+	static const arch_regset lives[] = {SET_ALL, SET_SP | SET_FLAGS, SET_ALL & ~SET(9),
+					    SET_ALL & ~(SET(15) | SET(16) | SET(17))};
+	static const taddr_t words[] = {LOW + 64, AREA + NEAR + 0x1000, AREA + 0x4000008};
+
+	for (size_t i = 0; i < sizeof(recorded) / sizeof(recorded[0]); i++)
+		for (unsigned l = 0; l < 4; l++)
+			for (unsigned at_word = 0; at_word < 3; at_word++)
+				record_one(recorded[i], lives[l], at_word & 1 ? ARCH_NEED_FLAGS : 0,
+					   words[at_word]);
+}
+
 /* --------------------------------------------------------------- patches */
 
 static void patch_one(uint32_t w, enum arch_patch_kind kind, bool is_call)
@@ -468,6 +528,7 @@ int main(void)
 	emit_way_out(1);
 	test_relocation();
 	test_addresses();
+	test_records();
 	test_patches();
 	test_counters();
 	test_remote();
