@@ -38,6 +38,18 @@ long arch_syscall_number(const struct arch_regs *r); /* -1 if none */
  * instruction whose calls have the numbers of this architecture. */
 enum { ARCH_SYSCALL_MAX = 4 };
 bool arch_is_native_call(const uint8_t before[ARCH_SYSCALL_MAX]);
+/*
+ * True if the kernel puts a thread whose call is interrupted back in front of it and forgets the call before the
+ * thread stops (AArch64): then arch_in_syscall() is false of it, and only arch_ahead() has a guess.
+ */
+bool arch_forgets_calls(void);
+/*
+ * What a thread does next by its registers and by the bytes at its program counter, where arch_forgets_calls() is
+ * true: code, a call, or one that the kernel may have been about to go on with by restart_syscall, and that waits
+ * its whole time again if another program is run before. Made anew or for the first time is not told.
+ */
+enum arch_ahead { ARCH_AHEAD_CODE, ARCH_AHEAD_CALL, ARCH_AHEAD_SLEEP };
+enum arch_ahead arch_ahead(const struct arch_regs *r, const uint8_t next[ARCH_SYSCALL_MAX]);
 /* At the entry of a call: another one is made instead. */
 void arch_set_syscall_number(struct arch_regs *r, long number);
 long arch_syscall_result(const struct arch_regs *r);

@@ -3,7 +3,8 @@
  * remote_victim.c - which thread is made to run system calls.
  *
  * Best is one that was running its own code; then one whose interrupted call
- * restarts plainly; then one with a restart block. A thread under a seccomp
+ * restarts plainly; then one with a restart block, which sleeps its whole time again where the kernel has
+ * forgotten its call (arch_forgets_calls()). A thread under a seccomp
  * filter only where the filter can be suspended for the length of the stop.
  * A thread inside a restartable sequence only when there is no other, and then
  * its sequence is aborted first, never where that cannot be read; where the kernel does not tell of those (before Linux 5.13), one
@@ -40,17 +41,33 @@ static bool has_other_files(pid_t like, const struct held *h)
 	return h->pub.tid != like && syscall(SYS_kcmp, like, h->pub.tid, KCMP_FILES, 0, 0) > 0;
 }
 
-/* What its registers alone tell. */
-static int rank_cheaply(const struct held *h)
+/* Of one that is in no call, as far as the kernel tells. One that has yet to make its own is none the worse for it. */
+static int rank_of_ahead(const struct stop *s, const struct held *h)
 {
-	int value = RANK_RUNNING;
+	uint8_t next[ARCH_SYSCALL_MAX];
 
+	if (!arch_forgets_calls() ||
+	    target_read(s->target, arch_pc(&h->pub.regs), next, sizeof(next), NULL))
+		return RANK_RUNNING;
+	switch (arch_ahead(&h->pub.regs, next)) {
+	case ARCH_AHEAD_SLEEP:
+		return RANK_RESTART_BLOCK;
+	case ARCH_AHEAD_CALL:
+		return RANK_IN_CALL;
+	default:
+		return RANK_RUNNING;
+	}
+}
+
+/* What its registers alone tell, and where they do not the instruction that is next. */
+static int rank_cheaply(const struct stop *s, const struct held *h)
+{
 	if (!h->stopped || h->gone || h->pub.foreign || !arch_is_native(&h->pub.regs))
 		return RANK_NEVER;
-	if (arch_in_syscall(&h->pub.regs))
-		value = arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK
-									   : RANK_IN_CALL;
-	return value;
+	if (!arch_in_syscall(&h->pub.regs))
+		return rank_of_ahead(s, h);
+	return arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK
+								  : RANK_IN_CALL;
 }
 
 /* If we died it would be sent back with the number that goes on with a sleep of a native call. */
@@ -93,7 +110,7 @@ static struct held *best_thread(struct stop *s)
 		for (size_t i = 0; i < s->held_count; i++) {
 			if (level >= best_rank)
 				return best;
-			if (rank_cheaply(&s->held[i]) != level)
+			if (rank_cheaply(s, &s->held[i]) != level)
 				continue;
 			value = level + rank_of_lookups(s, &s->held[i], like);
 			if (value < best_rank) {

@@ -26,6 +26,12 @@ enum {
 	ERESTART_RESTARTBLOCK_VALUE = 516,
 	EINTR_VALUE = 4,
 	EAGAIN_VALUE = 11,
+
+	/* The calls that may return ERESTART_RESTARTBLOCK, by include/uapi/asm-generic/unistd.h. */
+	FUTEX_CALL = 98,
+	NANOSLEEP_CALL = 101,
+	CLOCK_NANOSLEEP_CALL = 115,
+	RESTART_CALL = 128,
 };
 
 taddr_t arch_pc(const struct arch_regs *r)
@@ -66,6 +72,27 @@ bool arch_in_syscall(const struct arch_regs *r)
 bool arch_is_native_call(const uint8_t before[ARCH_SYSCALL_MAX])
 {
 	return a64_load(before) == 0xd4000001; /* svc #0; a 64-bit thread has no others */
+}
+
+/* See above. */
+bool arch_forgets_calls(void)
+{
+	return true;
+}
+
+enum arch_ahead arch_ahead(const struct arch_regs *r, const uint8_t next[ARCH_SYSCALL_MAX])
+{
+	if (!arch_is_native_call(next))
+		return ARCH_AHEAD_CODE;
+	switch (r->user.regs[8]) {
+	case FUTEX_CALL:
+	case NANOSLEEP_CALL:
+	case CLOCK_NANOSLEEP_CALL:
+	case RESTART_CALL:
+		return ARCH_AHEAD_SLEEP;
+	default:
+		return ARCH_AHEAD_CALL;
+	}
 }
 
 long arch_syscall_number(const struct arch_regs *r)

@@ -49,6 +49,19 @@ bool arch_is_native_call(const uint8_t before[ARCH_SYSCALL_MAX])
 	return !memcmp(before + ARCH_SYSCALL_MAX - SYSCALL_SIZE, syscall, SYSCALL_SIZE);
 }
 
+/* What it was is in orig_rax until the thread goes on. */
+bool arch_forgets_calls(void)
+{
+	return false;
+}
+
+enum arch_ahead arch_ahead(const struct arch_regs *r, const uint8_t next[ARCH_SYSCALL_MAX])
+{
+	(void)r;
+	(void)next;
+	return ARCH_AHEAD_CODE;
+}
+
 long arch_syscall_number(const struct arch_regs *r)
 {
 	return arch_in_syscall(r) ? (long)r->user.orig_rax : -1;

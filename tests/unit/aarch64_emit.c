@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * aarch64_emit.c - what arch/aarch64 emits, word for word, on any host: one
- * line a case for relocation; counters, switches, patches, limits of reach,
- * a thread's registers. What is expected was made by the GNU assembler and
- * linker for those addresses. It is executed by aarch64_run.c.
+ * line a case for relocation; counters, switches, patches, limits of reach.
+ * What is expected was made by the GNU assembler and linker for those
+ * addresses. It is executed by aarch64_run.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -521,45 +521,6 @@ static void test_remote_reach(void **state)
 	}
 }
 
-static void test_registers(void **state)
-{
-	struct arch_regs r;
-	uint64_t value;
-
-	(void)state;
-	memset(&r, 0, sizeof(r));
-	for (unsigned i = 0; i < 31; i++)
-		r.user.regs[i] = 100 + i;
-	r.user.sp = 200;
-	r.user.pc = 300;
-	r.system_call = -1;
-	for (unsigned i = 0; i < 31; i++) {
-		assert_true(arch_dwarf_register(&r, i, &value));
-		assert_true(value == 100 + i);
-	}
-	assert_true(arch_dwarf_register(&r, 31, &value) && value == 200);
-	assert_true(arch_dwarf_register(&r, 32, &value) && value == 300);
-	assert_false(arch_dwarf_register(&r, 33, &value));
-	assert_true(arch_is_native(&r));
-	r.user.pstate = 1 << 4;
-	assert_false(arch_is_native(&r));
-	assert_int_equal(arch_syscall_number(&r), -1);
-	r.system_call = 63;
-	assert_int_equal(arch_syscall_number(&r), 63);
-	assert_int_equal(arch_syscall_argument(&r, 5), 105);
-	arch_set_syscall_argument(&r, 5, 7);
-	assert_int_equal(arch_syscall_argument(&r, 5), 7);
-	/* Stopped behind an indirect jump: in a guarded page only landing pads may follow. */
-	r.user.pstate = 3 << 10 | 1 << 12;
-	arch_begin_remote(&r, 0x1000);
-	assert_true(arch_pc(&r) == 0x1000 && !arch_in_syscall(&r));
-	assert_int_equal(r.user.pstate, 1 << 12);
-	r.user.pstate = 2 << 10 | 1 << 12;
-	arch_set_pc(&r, 0x2000);
-	assert_true(arch_pc(&r) == 0x2000);
-	assert_int_equal(r.user.pstate, 1 << 12);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -568,7 +529,6 @@ int main(void)
 		cmocka_unit_test(test_counter),	       cmocka_unit_test(test_frame_keeps_flags),
 		cmocka_unit_test(test_counter_limits), cmocka_unit_test(test_switches),
 		cmocka_unit_test(test_patches),	       cmocka_unit_test(test_remote_reach),
-		cmocka_unit_test(test_registers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
