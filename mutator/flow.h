@@ -67,9 +67,10 @@ struct flow {
 	bool unsure;	   /* while building: what is reached now may be no code */
 	bool compared;	   /* something is marked MARK_RSEQ */
 	bool linear;	   /* decoded without a gap from the first byte to the last */
-	bool unresolved;   /* an indirect jump may lead anywhere in here */
+	bool unresolved;   /* an indirect jump, from here or elsewhere, may lead anywhere in here */
 	bool single_only;  /* pcs may be parked anywhere: one instruction a window */
 	bool turns_faults; /* what may fault stays where it is */
+	bool led_into;	   /* another function computes an address in here */
 	bool probe;	   /* built to settle hits: all that come in count as real */
 };
 

@@ -10,6 +10,9 @@
  * found out, everything that comes into that function from elsewhere counts as
  * real, so that no answer depends on another one. What cannot be proved to be
  * chance is real.
+ *
+ * Where a hit computes an address the function may be entered elsewhere, too, if it is not known
+ * where whoever computes it jumps to.
  */
 #include "mutator/flow_private.h"
 #include "mutator/hits.h"
@@ -56,21 +59,38 @@ static enum hit_state judge(const struct flow *g, const struct image_hit *hit)
 	return leads_to(g, &g->insns.items[insn], hit->target) ? HIT_REAL : HIT_CHANCE;
 }
 
+static uint32_t whole_function(const struct flow *f, uint32_t index)
+{
+	const struct image_function *functions;
+
+	image_functions(f->img, &functions);
+	return functions[index].flags & FUNCTION_COLD ? functions[index].parent : index;
+}
+
+/* The flow of function `index`, to find out about it; whether all its jumps are understood is remembered. */
+static int build_source(struct flow *f, uint32_t index, struct flow *g, struct dinst_error *e)
+{
+	uint8_t *known = freemap_jumps(f->map, index);
+	int r;
+
+	if (!known)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for jumps of functions");
+	r = flow_build_probe(g, f->img, f->map, index, e);
+	if (r == 0)
+		*known = g->unresolved ? JUMPS_ANYWHERE : JUMPS_KNOWN;
+	return r;
+}
+
 /* Settles all hits that come from function `index`. */
 static int settle_from(struct flow *f, uint32_t index, struct dinst_error *e)
 {
-	const struct image_function *functions;
 	struct flow g;
 	bool sure;
-	int r;
+	int r = build_source(f, whole_function(f, index), &g, e);
 
-	image_functions(f->img, &functions);
-	if (functions[index].flags & FUNCTION_COLD)
-		index = functions[index].parent;
-	r = flow_build_probe(&g, f->img, f->map, index, e);
 	if (r < 0)
 		return r;
-	sure = !g.unresolved && !g.single_only && g.linear;
+	sure = !g.unresolved && !g.single_only && !g.led_into && g.linear;
 	for (size_t i = 0; i < g.piece_count; i++) {
 		const uint32_t *indices;
 		size_t n = image_hits_from(f->img, g.pieces[i].lo, g.pieces[i].hi, &indices);
@@ -190,6 +210,54 @@ static bool is_open(const struct flow *f, size_t index)
 	       !(is_constant(f, hit) && is_inside(f, hit->target));
 }
 
+/* Of the function that is there and has that byte for its own; -1: none does. */
+static long source_of(const struct flow *f, vaddr_t from)
+{
+	const long source = freemap_before(f->map, from);
+
+	return source >= 0 && from < freemap_primary(f->map, (uint32_t)source).hi
+		       ? (long)whole_function(f, (uint32_t)source)
+		       : -1;
+}
+
+/* Whether what has the byte `from` jumps nobody knows where. Asked by no probe: no answer depends on another one. */
+static int jumps_anywhere(struct flow *f, vaddr_t from, bool *anywhere, struct dinst_error *e)
+{
+	const long source = source_of(f, from);
+	const uint8_t *known = source < 0 ? NULL : freemap_jumps(f->map, (uint32_t)source);
+	struct flow g;
+	int r;
+
+	*anywhere = source < 0 || (known && *known == JUMPS_ANYWHERE);
+	if (source < 0 || (known && *known != JUMPS_UNKNOWN))
+		return 0;
+	r = build_source(f, (uint32_t)source, &g, e);
+	if (r < 0)
+		return r;
+	*anywhere = g.unresolved;
+	flow_release(&g);
+	return 0;
+}
+
+/*
+ * Who computes an address in here (of an unrolled loop, say) may add something that nobody knows, and jump to
+ * any other byte. What looks like one and leads into an instruction is chance: is_chance().
+ */
+static int led_into(struct flow *f, const struct image_hit *hit, struct dinst_error *e)
+{
+	bool anywhere = false;
+	int r = 0;
+
+	if ((f->led_into && (f->probe || f->unresolved)) || flow_hit_branches(f, hit) ||
+	    flow_contains(f, hit->from) || (is_constant(f, hit) && is_inside(f, hit->target)))
+		return 0;
+	f->led_into = true;
+	if (!f->probe)
+		r = jumps_anywhere(f, hit->from, &anywhere, e);
+	f->unresolved |= anywhere;
+	return r;
+}
+
 int flow_hits(struct flow *f, struct dinst_error *e)
 {
 	for (size_t i = 0; i < f->piece_count; i++) {
@@ -213,6 +281,9 @@ int flow_hits(struct flow *f, struct dinst_error *e)
 					  (is_constant(f, hit) ? MARK_CONSTANT : MARK_FOREIGN));
 			if (flow_hit_branches(f, hit))
 				flow_mark(f, hit->target, MARK_SURE);
+			r = led_into(f, hit, e);
+			if (r < 0)
+				return r;
 		}
 	}
 	return 0;

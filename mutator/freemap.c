@@ -30,6 +30,7 @@ struct freemap {
 	struct vaddr_list targets;   /* of all jump tables, sorted */
 	struct vaddr_list bases;     /* where tables may begin, sorted */
 	uint8_t *verdicts;	     /* enum verdict of each function, made on first use */
+	uint8_t *jumps;		     /* enum jumps, as well */
 	struct vaddr_list constants; /* in the code, sorted, made on first use */
 	bool has_constants;
 };
@@ -49,6 +50,7 @@ static void freemap_free(void *extra)
 	free(map->bases.items);
 	free(map->constants.items);
 	free(map->verdicts);
+	free(map->jumps);
 	free(map);
 }
 
@@ -235,6 +237,13 @@ uint8_t *freemap_verdict(struct freemap *map, uint32_t index)
 	if (!map->verdicts)
 		map->verdicts = calloc(map->count, sizeof(*map->verdicts));
 	return map->verdicts ? &map->verdicts[index] : NULL;
+}
+
+uint8_t *freemap_jumps(struct freemap *map, uint32_t index)
+{
+	if (!map->jumps)
+		map->jumps = calloc(map->count, sizeof(*map->jumps));
+	return map->jumps ? &map->jumps[index] : NULL;
 }
 
 static int sweep_grow(struct sweep *s, struct dinst_error *e)

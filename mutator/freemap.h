@@ -100,6 +100,14 @@ enum verdict {
 	VERDICT_NEVER,
 };
 uint8_t *freemap_verdict(struct freemap *map, uint32_t index);
+
+/* Whether it is known where function `index` jumps to, as far as that has been found out; NULL without memory. For flow_hits.c. */
+enum jumps {
+	JUMPS_UNKNOWN,
+	JUMPS_KNOWN,
+	JUMPS_ANYWHERE,
+};
+uint8_t *freemap_jumps(struct freemap *map, uint32_t index);
 struct image *freemap_image(const struct freemap *map);
 
 /* One pointer that settle.c hangs on the map; release(extra) is called when the map goes. */

@@ -62,8 +62,9 @@ static const struct {
 } refusals[] = {
 	[REFUSAL_NONE] = {"none", "not refused"},
 	[REFUSAL_UNDECODED] = {"undecoded", "an instruction there is not known for sure"},
-	[REFUSAL_UNRESOLVED] = {"unresolved",
-				"the function has an indirect jump whose targets are not known"},
+	[REFUSAL_UNRESOLVED] =
+		{"unresolved",
+		 "an indirect jump whose targets are not known may lead anywhere in the function"},
 	[REFUSAL_BRANCH_TARGET] = {"branch-target",
 				   "something jumps or returns into every window that would do"},
 	[REFUSAL_NO_ROOM] = {"no-room", "too short, and no padding or hole in reach"},

@@ -72,6 +72,17 @@ static void test_foreign_base(void **state)
 	assert_false(is_unresolved("b_usual"));
 }
 
+/* fear C4: a jump to what is computed from an address in another function leads to any byte of that one */
+static void test_led_into(void **state)
+{
+	(void)state;
+	assert_true(is_unresolved("to_jumped"));
+	assert_true(is_unresolved("r_jumped"));
+	assert_true(is_unresolved("r_summed"));
+	assert_true(is_unresolved("r_unnamed"));
+	assert_false(is_unresolved("r_told"));
+}
+
 /* fear C3, C4: the same where addresses are fixed */
 static void test_fixed(void **state)
 {
@@ -85,10 +96,9 @@ static void test_fixed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_table_is_data),
-		cmocka_unit_test(test_foreign_base),
+		cmocka_unit_test(test_sums),	      cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_table_is_data), cmocka_unit_test(test_foreign_base),
+		cmocka_unit_test(test_led_into),
 	};
 	const struct CMUnitTest fixed[] = {
 		cmocka_unit_test(test_fixed),

@@ -224,6 +224,52 @@ FN b_usual
 	ret
 END b_usual
 
+	/* A row of short instructions, for somebody to come in at any of them. */
+	.macro	ROW name
+FN \name
+	.cfi_startproc
+	mov	%esi, %eax
+.Lrow_\name:
+	.rept	8
+	add	%edi, %eax
+	.endr
+	ret
+	.cfi_endproc
+END \name
+	.endm
+
+	ROW r_jumped
+	ROW r_summed
+	ROW r_unnamed
+	ROW r_told
+
+FN to_jumped
+	lea	.Lrow_r_jumped(%rip), %rcx
+	and	$7, %edx
+	lea	(%rcx, %rdx, 2), %rcx
+	jmp	*%rcx
+END to_jumped
+
+	/* The row's address is made in two steps, and what is added then is not known. */
+FN to_summed
+	lea	r_summed - 2(%rip), %rcx
+	add	$(.Lrow_r_summed - r_summed + 2), %rcx
+	lea	(%rcx, %rdx, 2), %rcx
+	jmp	*%rcx
+END to_summed
+
+	/* From code that no function is known to have. */
+	ud2
+	lea	.Lrow_r_unnamed(%rip), %rcx
+	lea	(%rcx, %rdx, 2), %rcx
+	jmp	*%rcx
+
+	/* Who jumps nowhere only looks at it. */
+FN tells
+	lea	.Lrow_r_told(%rip), %rax
+	ret
+END tells
+
 	.section .rodata
 	.p2align 3
 .Lown:	.long	.Lthen - .Lfrom, .Lthen - .Lfrom
