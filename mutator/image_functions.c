@@ -19,10 +19,9 @@
 /* What the sweep knows of a function beyond what others see. */
 struct draft {
 	uint64_t symbol_size;
-	uint32_t order; /* of its symbol */
-	uint32_t key;	/* name_key() of its name */
-	bool framed;	/* an FDE starts here */
-	bool fragment;	/* and says that it is none of a function's start */
+	const struct symbol *symbol; /* that its name is from; NULL: it has none */
+	bool framed;		     /* an FDE starts here */
+	bool fragment;		     /* and says that it is none of a function's start */
 };
 
 struct builder {
@@ -34,7 +33,7 @@ struct builder {
 	vaddr_t covered_to; /* end of everything seen so far */
 	struct image_range init, fini;
 	struct draft *drafts;
-	uint32_t *alias_keys;
+	const struct symbol **alias_symbols;
 	struct dinst_error *e;
 };
 
@@ -187,9 +186,8 @@ static int add_names(struct builder *b, struct image_function *fn, const struct 
 			if (s->bind == STB_LOCAL)
 				fn->flags |= FUNCTION_LOCAL;
 			fn->flags |= s->flags & FUNCTION_COLD;
-			b->drafts[img->function_count].key = s->key;
 		} else {
-			b->alias_keys[img->alias_count] = s->key;
+			b->alias_symbols[img->alias_count] = s;
 			img->aliases[img->alias_count++] =
 				(struct image_alias){img->function_count, s->bind, s->name};
 		}
@@ -227,7 +225,7 @@ static int add_function(struct builder *b, vaddr_t address, const struct cfi_ran
 	};
 	b->drafts[index] = (struct draft){
 		.symbol_size = symbol_size,
-		.order = count ? group[0].order : 0,
+		.symbol = count ? group : NULL,
 		.framed = fde != NULL,
 		.fragment = fragment,
 	};
@@ -327,25 +325,41 @@ static void settle_sizes(struct builder *b)
 
 /* --------------------------------------------------------------- fragments */
 
+/* Whose a fragment may be, the likeliest first. */
+enum kinship { KINSHIP_FILE, KINSHIP_ANYBODY, KINSHIP_STRANGER };
+
 struct parent_search {
 	const struct builder *b;
 	uint32_t fragment, best, distance;
+	enum kinship kinship;
 };
 
-static void consider_parent(void *arg, uint32_t function)
+/*
+ * Several source files may have a local function of that name, and one that is everybody's besides: its part
+ * is local all the same.
+ */
+static enum kinship kinship_of(const struct symbol *own, const struct symbol *other)
 {
-	struct parent_search *p = arg;
-	const struct draft *drafts = p->b->drafts;
-	uint32_t x = drafts[function].order, y = drafts[p->fragment].order;
-	uint32_t distance = x > y ? x - y : y - x;
+	if (other->file == NO_FILE)
+		return KINSHIP_ANYBODY;
+	return other->file == own->file ? KINSHIP_FILE : KINSHIP_STRANGER;
+}
+
+/* By the name that the symbol gives it. */
+static void consider_parent(struct parent_search *p, uint32_t function, const struct symbol *s)
+{
+	const struct symbol *own = p->b->drafts[p->fragment].symbol;
+	uint32_t distance = s->order > own->order ? s->order - own->order : own->order - s->order;
+	enum kinship kinship = kinship_of(own, s);
 
 	if (function == p->fragment || (p->b->img->functions[function].flags & FUNCTION_COLD))
 		return;
-	/* Several source files may have a local function of that name: the symbols of
-	 * one file stand together. */
-	if (p->best == NO_FUNCTION || distance < p->distance) {
+	/* Where the table does not tell files: the symbols of one stand together. */
+	if (p->best == NO_FUNCTION || kinship < p->kinship ||
+	    (kinship == p->kinship && distance < p->distance)) {
 		p->best = function;
 		p->distance = distance;
+		p->kinship = kinship;
 	}
 }
 
@@ -391,20 +405,20 @@ static bool make_wanted(const struct image *img, struct wanted *w)
 	return true;
 }
 
-/* The function, by this one of its names, may be the parent of those that want it. */
-static void offer_parent(const struct wanted *w, struct parent_search *searches, const char *name,
-			 uint32_t key, uint32_t function)
+/* The function, by this one of its names, if it has one, may be the parent of those that want it. */
+static void offer_parent(const struct wanted *w, struct parent_search *searches,
+			 const struct symbol *s, uint32_t function)
 {
-	size_t at = key & (w->size - 1);
+	size_t at = s ? s->key & (w->size - 1) : 0;
 
-	for (unsigned probes = 0; w->fragments[at] != NO_FUNCTION && probes < PROBES_MAX;
+	for (unsigned probes = 0; s && w->fragments[at] != NO_FUNCTION && probes < PROBES_MAX;
 	     at = (at + 1) & (w->size - 1), probes++) {
 		struct parent_search *p = &searches[at];
 		const char *cold = p->b->img->functions[w->fragments[at]].name;
 		size_t length = cold_base(cold, strlen(cold));
 
-		if (name_plain_length(name) == length && !memcmp(cold, name, length))
-			consider_parent(p, function);
+		if (name_plain_length(s->name) == length && !memcmp(cold, s->name, length))
+			consider_parent(p, function, s);
 	}
 }
 
@@ -440,12 +454,12 @@ static int find_parents(struct builder *b)
 		return no_memory(b);
 	}
 	for (size_t i = 0; i < w.size; i++)
-		searches[i] = (struct parent_search){b, w.fragments[i], NO_FUNCTION, 0};
+		searches[i] =
+			(struct parent_search){b, w.fragments[i], NO_FUNCTION, 0, KINSHIP_STRANGER};
 	for (size_t i = 0; i < img->function_count; i++)
-		offer_parent(&w, searches, img->functions[i].name, b->drafts[i].key, (uint32_t)i);
+		offer_parent(&w, searches, b->drafts[i].symbol, (uint32_t)i);
 	for (size_t i = 0; i < img->alias_count; i++)
-		offer_parent(&w, searches, img->aliases[i].name, b->alias_keys[i],
-			     img->aliases[i].function);
+		offer_parent(&w, searches, b->alias_symbols[i], img->aliases[i].function);
 	for (size_t i = 0; i < w.size; i++)
 		if (w.fragments[i] != NO_FUNCTION)
 			settle_parent(b, &searches[i]);
@@ -465,10 +479,10 @@ static int allocate(struct builder *b)
 	img->aliases = malloc((b->symbol_count + 1) * sizeof(*img->aliases));
 	img->labels = malloc(most * sizeof(*img->labels));
 	b->drafts = calloc(most, sizeof(*b->drafts));
-	b->alias_keys = calloc(b->symbol_count + 1, sizeof(*b->alias_keys));
+	b->alias_symbols = calloc(b->symbol_count + 1, sizeof(*b->alias_symbols));
 	if (most >= NO_FUNCTION)
 		return dinst_fail(b->e, DINST_BAD_FILE, "%s: too many functions", img->name);
-	return img->functions && img->aliases && img->labels && b->drafts && b->alias_keys
+	return img->functions && img->aliases && img->labels && b->drafts && b->alias_symbols
 		       ? 0
 		       : no_memory(b);
 }
@@ -575,6 +589,6 @@ int functions_build(struct image *img, struct symbol_list *symbols, struct dinst
 		r = called_settle(img, e);
 out:
 	free(b.drafts);
-	free(b.alias_keys);
+	free(b.alias_symbols);
 	return r;
 }

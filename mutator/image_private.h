@@ -37,6 +37,8 @@ struct image_strings {
 char *strings_copy(struct image_strings *s, const char *text, size_t length);
 void strings_release(struct image_strings *s);
 
+enum { NO_FILE }; /* everybody's, or its table does not tell */
+
 /* A symbol that names a place in the executable ranges. */
 struct symbol {
 	vaddr_t address;
@@ -46,6 +48,7 @@ struct symbol {
 	uint32_t length; /* of the name */
 	uint32_t key;	 /* name_key() of the name without its version */
 	uint32_t order;	 /* place in its table: neighbours come from one source file */
+	uint32_t file;	 /* of a local one: number of its source file, or NO_FILE */
 	uint8_t type;	 /* STT_* */
 	uint8_t bind;	 /* STB_* */
 	uint8_t rank;	 /* lower is a better name for its address */
@@ -56,6 +59,7 @@ struct symbol_list {
 	struct symbol *symbols;
 	size_t count, capacity;
 	uint64_t looked; /* bytes of names that were looked at */
+	uint32_t files;	 /* source files that symbols came from */
 };
 
 /* image_ocaml.c: where code of OCaml begins and ends, sorted; nothing where there is none. */

@@ -85,6 +85,7 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 	/* Names share their ends, and several symbols one name; but not all of them all bytes. */
 	const uint64_t most =
 		NAMES_SHARED * (img->file.size + img->mini.size + (uint64_t)img->debug.size);
+	uint32_t file = NO_FILE;
 
 	for (size_t i = 1; i < count; i++) {
 		struct symbol *to;
@@ -93,6 +94,9 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 		Elf64_Sym s;
 
 		memcpy(&s, table + i * sizeof(s), sizeof(s));
+		/* Behind one without a name come those that the linker has made local: they were everybody's. */
+		if (ELF64_ST_TYPE(s.st_info) == STT_FILE)
+			file = s.st_name ? ++list->files : NO_FILE;
 		if (s.st_name >= size || !strings[s.st_name] || !is_place(img, &s))
 			continue;
 		if (reserve(list, 1, img->name, e))
@@ -103,6 +107,7 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 			.size = s.st_size,
 			.name = strings + s.st_name,
 			.order = i < UINT32_MAX ? i : UINT32_MAX,
+			.file = ELF64_ST_BIND(s.st_info) == STB_LOCAL ? file : NO_FILE,
 			.type = ELF64_ST_TYPE(s.st_info),
 			.bind = ELF64_ST_BIND(s.st_info),
 		};
