@@ -14,7 +14,10 @@
 
 #include <stdlib.h>
 
-enum { SOURCES_MAX = 4 };
+enum {
+	SOURCES_MAX = 4,
+	LINE_MAX = 1 << 16, /* what is read of a function to know where its instructions begin */
+};
 
 /* A fragment with a frame. */
 struct orphan {
@@ -285,6 +288,61 @@ static void drop_impossible(struct parts *p)
 		drop_operands(p);
 }
 
+/* The bytes of the function around v up to where the next one starts; none if v is in none of them, or far in. */
+static struct image_range line_at(const struct image *img, vaddr_t v)
+{
+	const struct image_range none = {v, v};
+	const long at = image_function_at(img, v);
+	const struct image_function *fn = &img->functions[at < 0 ? 0 : at];
+	struct image_range line;
+
+	if (at < 0 || v - fn->address > LINE_MAX)
+		return none;
+	line = (struct image_range){fn->address, fn->address + fn->size};
+	if ((size_t)at + 1 < img->function_count && fn[1].address < line.hi)
+		line.hi = fn[1].address;
+	return v < line.hi ? line : none;
+}
+
+/* Notes which instructions from `lo` on jump to it; where the first one is that is not read. */
+static vaddr_t note_line(struct parts *p, struct candidate *c, vaddr_t lo, vaddr_t hi)
+{
+	size_t size;
+	const uint8_t *bytes = image_code(p->img, lo, &size);
+	struct arch_insn insn;
+	vaddr_t v = lo;
+
+	for (; bytes && v < hi && v - lo < size; v += insn.length) {
+		if (arch_decode(bytes + (v - lo), size - (v - lo), v, &insn) != ARCH_OK)
+			break;
+		if (insn.target == c->lo)
+			note_candidate(p, c, v);
+	}
+	return v;
+}
+
+/*
+ * Who jumps to the candidate from so near by that it is no reference. Every byte that may begin an
+ * instruction is tried: where functions can be read few do, so that chance makes no function of a part.
+ */
+static void note_short(struct parts *p, struct candidate *c)
+{
+	const vaddr_t reach = (vaddr_t)arch_short_jump_reach + ARCH_INSN_MAX;
+	const vaddr_t hi = c->lo + reach;
+	vaddr_t v = c->lo > reach ? c->lo - reach : 0;
+	struct arch_insn insn;
+
+	while (v < hi && !c->out) {
+		const struct image_range line = line_at(p->img, v);
+		const vaddr_t end = line.hi <= v ? v + 1 : line.hi < hi ? line.hi : hi;
+		const vaddr_t read = line.hi <= v ? v : note_line(p, c, line.lo, end);
+
+		for (v = read > v ? read : v; v < end; v++)
+			if (read_jump(p->img, v, c->lo, &insn))
+				note_candidate(p, c, v);
+	}
+}
+
 void parts_settle(struct parts *p)
 {
 	bool any = true;
@@ -295,6 +353,8 @@ void parts_settle(struct parts *p)
 		if (p->orphans[i].parent != NO_FUNCTION)
 			p->img->functions[p->orphans[i].index].parent = p->orphans[i].parent;
 	drop_impossible(p);
+	for (size_t i = 0; i < p->candidate_count; i++)
+		note_short(p, &p->candidates[i]);
 	/* Parts jump to parts: as long as that tells something new. */
 	for (unsigned round = 0; any && round < SOURCES_MAX; round++) {
 		any = false;

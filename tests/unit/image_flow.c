@@ -368,7 +368,7 @@ static const struct image_function *piece(uint64_t size)
 /* fear F2: cold parts without frames belong to who jumps to them */
 static void test_parts(void **state)
 {
-	static const uint64_t parts[] = {33, 39, 50}, functions[] = {34, 35, 36, 37, 38};
+	static const uint64_t parts[] = {33, 39, 50}, functions[] = {34, 35, 36, 37, 38, 40};
 	struct flow f;
 
 	(void)state;
@@ -383,6 +383,8 @@ static void test_parts(void **state)
 		assert_false(flow_contains(&f, piece(functions[i])->address));
 	}
 	flow_release(&f);
+	assert_true(piece(41)->flags & FUNCTION_COLD);
+	assert_int_equal(piece(41)->parent, find("p_far"));
 }
 
 /* fear F2: a part that is called is a function, with exits of its own; one that is jumped to is none */

@@ -37,6 +37,29 @@ FN p_two
 	ret
 END p_two
 
+/* A function that one branches to from afar, and the one in front of it with a short jump: it has only one reference. */
+	.globl p_near, p_far
+FN p_near
+	nop
+	.byte 0xeb, .Lp40 - . - 1
+END p_near
+	PIECE .Lp40, 40
+	/* The same, but who is near only has bytes that look so: a part of the other one. */
+FN p_apart
+	mov $((.Lp41 - 1f + 2) << 8 | 0xeb), %eax
+1:	ret
+END p_apart
+	PIECE .Lp41, 41
+	.skip 256, 0xcc
+FN p_far
+	test %edi, %edi
+	.byte 0x0f, 0x84
+	.long .Lp40 - . - 4
+	.byte 0x0f, 0x84
+	.long .Lp41 - . - 4
+	ret
+END p_far
+
 /* Parts with names: one that is called, as LLVM makes them, one that is jumped to, one whose frame is there. */
 .macro PART name
 	.globl \name
