@@ -51,8 +51,10 @@ static int has_lost_memory(int fd)
 	ssize_t got;
 	char first;
 
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -last_error();
 	do
-		got = pread(fd, &first, 1, 0);
+		got = read(fd, &first, 1);
 	while (got < 0 && errno == EINTR);
 	return got < 0 ? -last_error() : !got;
 }

@@ -27,6 +27,7 @@ struct group {
 	size_t first, count;
 	taddr_t lo, hi;
 	uint8_t *bytes; /* hi - lo of them, as they are in the target, later as they shall be */
+	uint8_t *was;	/* as many, as they are */
 };
 
 static taddr_t page_of(taddr_t address)
@@ -71,7 +72,8 @@ static size_t make_groups(struct patch *patches, size_t count, struct group *gro
 				g->hi = end_of(p);
 			continue;
 		}
-		groups[used++] = (struct group){i, 1, p->address, end_of(p), NULL};
+		groups[used++] =
+			(struct group){.first = i, .count = 1, .lo = p->address, .hi = end_of(p)};
 	}
 	for (size_t i = 0; i < used; i++)
 		if (*largest < groups[i].hi - groups[i].lo)
@@ -145,10 +147,26 @@ static bool has_breakpoint(const uint8_t *bytes, size_t size)
 	return false;
 }
 
+/* The size of somebody else's breakpoint that bytes begin with, which stays; else 0. */
+static size_t staying_breakpoint(const uint8_t *was, const uint8_t *now, size_t size)
+{
+	const size_t breakpoint = arch_breakpoint(now, size);
+
+	return breakpoint && !memcmp(was, now, breakpoint) ? breakpoint : 0;
+}
+
+/* Where what is to be written of a patch begins. */
+static taddr_t begin_of(const struct group *g, const struct patch *p)
+{
+	const size_t at = p->address - g->lo;
+
+	return p->address + staying_breakpoint(g->was + at, g->bytes + at, p->length);
+}
+
 /*
  * All in one page, in as few writes as there may be: what lies between two is written along with
- * them. But a breakpoint there is left alone: where it is a uprobe's the kernel may take it away in
- * this moment, also while the target stands still, and nobody would expect it afterwards. And only
+ * them. But a breakpoint there, or at the beginning of one, is left alone: where it is a uprobe's the kernel may take it
+ * away in this moment, also while the target stands still, and nobody would expect it afterwards. And only
  * after one write has shown that writes are whole, *whole: of words some might be missing if we died.
  */
 static void write_page(struct stop *s, struct patch *patches, const struct group *g, bool *whole)
@@ -163,7 +181,7 @@ static void write_page(struct stop *s, struct patch *patches, const struct group
 		if (p && p->outcome != PATCH_DONE)
 			continue;
 		if (p && hi && *whole && p->address >= hi &&
-		    !has_breakpoint(g->bytes + (hi - g->lo), p->address - hi)) {
+		    !has_breakpoint(g->bytes + (hi - g->lo), begin_of(g, p) - hi)) {
 			hi = end_of(p);
 			continue;
 		}
@@ -172,7 +190,7 @@ static void write_page(struct stop *s, struct patch *patches, const struct group
 		else if (hi)
 			*whole = !stop_wrote_words(s);
 		first = i;
-		lo = p ? p->address : 0;
+		lo = p ? begin_of(g, p) : 0;
 		hi = p ? end_of(p) : 0;
 	}
 }
@@ -189,6 +207,15 @@ static bool lies_across(const struct patch *p, const uint8_t *bytes, size_t head
 	memcpy(whole, bytes, p->length);
 	return arch_decode(whole, sizeof(whole), p->address, &insn) == ARCH_OK &&
 	       insn.length > head;
+}
+
+/* A part of a patch, as write_page() does. False: it could not be written. */
+static bool write_part(struct stop *s, taddr_t at, const uint8_t *was, const uint8_t *now,
+		       size_t size)
+{
+	const size_t stays = staying_breakpoint(was, now, size);
+
+	return stays == size || !stop_write(s, at + stays, now + stays, size - stays, NULL);
 }
 
 /*
@@ -210,11 +237,11 @@ static bool write_across(struct stop *s, const struct patch *p, const uint8_t *w
 
 	if (p->outcome != PATCH_DONE)
 		return true;
-	if (stop_write(s, first, now + first_at, first_size, NULL))
+	if (!write_part(s, first, was + first_at, now + first_at, first_size))
 		return false;
-	if (!stop_write(s, second, now + second_at, second_size, NULL))
+	if (write_part(s, second, was + second_at, now + second_at, second_size))
 		return true;
-	stop_write(s, first, was + first_at, first_size, NULL);
+	write_part(s, first, now + first_at, was + first_at, first_size);
 	return false;
 }
 
@@ -226,21 +253,19 @@ static void apply_group(struct stop *s, struct patch *patches, const struct grou
 {
 	const bool across = page_of(g->lo) != page_of(g->hi - 1);
 	const size_t size = g->hi - g->lo, end = g->first + g->count;
-	uint8_t was[ARCH_PATCH_MAX] = {0};
 
 	if (target_read_some(stop_target(s), g->lo, g->bytes, size) != size) {
 		for (size_t i = g->first; i < end; i++)
 			patches[i].outcome = PATCH_UNMAPPED;
 		return;
 	}
-	/* Then it is the only one of its group. */
-	if (across)
-		memcpy(was, g->bytes, size);
+	memcpy(g->was, g->bytes, size);
 	for (size_t i = g->first; i < end; i++)
 		decide(g, &patches[i]);
+	/* Where it lies across two it is the only one of its group. */
 	if (!across)
 		write_page(s, patches, g, whole);
-	else if (!write_across(s, &patches[g->first], was, g->bytes))
+	else if (!write_across(s, &patches[g->first], g->was, g->bytes))
 		fail(patches, g->first, end);
 }
 
@@ -268,7 +293,7 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 	groups = calloc(count, sizeof(*groups));
 	if (groups) {
 		group_count = make_groups(patches, count, groups, &largest);
-		bytes = malloc(largest + 1);
+		bytes = malloc(2 * largest + 1);
 	}
 	if (!groups || !bytes) {
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu patches", count);
@@ -276,6 +301,7 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 	}
 	for (size_t i = 0; i < group_count; i++) {
 		groups[i].bytes = bytes;
+		groups[i].was = bytes + largest;
 		apply_group(s, patches, &groups[i], &whole);
 	}
 	target_look_again(stop_target(s));

@@ -113,6 +113,8 @@ static struct written {
 	size_t size;
 } written[16];
 static size_t written_count;
+static taddr_t gone[2]; /* the kernel takes what it has there away, before the write */
+static uint8_t gone_byte;
 
 int __real_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 		      struct dinst_error *e);
@@ -124,6 +126,9 @@ int __wrap_stop_write(struct stop *s, taddr_t address, const void *from, size_t 
 {
 	if (written_count < sizeof(written) / sizeof(written[0]))
 		written[written_count++] = (struct written){address, size};
+	for (size_t i = 0; i < 2; i++)
+		if (gone[i] && address - gone[i] < size + LENGTH)
+			__real_stop_write(s, gone[i], &gone_byte, 1, e);
 	return __real_stop_write(s, address, from, size, e);
 }
 
@@ -192,6 +197,41 @@ static void breakpoint_between(void **state)
 	finish(&c);
 }
 
+/*
+ * fear J4: nor is one at the beginning of our bytes, when these go: the kernel takes it away just before, and it does not
+ * come back
+ */
+static void breakpoint_goes(void **state)
+{
+	static const uint8_t nops[LENGTH] = {NOP, NOP, NOP, NOP, NOP};
+	struct patch p[2];
+	struct byte foreign;
+	struct scene c;
+
+	begin(&c, *state);
+	p[0] = patch_at(c.blob + 16);
+	p[1] = patch_at(c.blob + 3 * PAGE - 2);
+	apply_all(&c, p, 2);
+	foreign = (struct byte){p[0].address, 0xcc};
+	help_stop_well(c.target, put_byte, &foreign);
+	foreign.at = p[1].address;
+	help_stop_well(c.target, put_byte, &foreign);
+	reverse(p, 2);
+	p[0].removal = p[1].removal = true;
+	written_count = 0;
+	gone[0] = p[0].address;
+	gone[1] = p[1].address;
+	gone_byte = NOP;
+	apply_all(&c, p, 2);
+	gone[0] = gone[1] = 0;
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(p[i].outcome, PATCH_DONE);
+		expect_bytes(&c, p[i].address, nops, LENGTH);
+	}
+	expect_written(0, p[0].address + 1, LENGTH - 1);
+	finish(&c);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -200,6 +240,7 @@ int main(void)
 		CASE(breakpoints_stay),
 		CASE(breakpoints_stay_across_pages),
 		CASE(breakpoint_between),
+		CASE(breakpoint_goes),
 	};
 
 	return cmocka_run_group_tests_name("live/patch_breakpoints", tests, NULL, NULL);
