@@ -22,6 +22,7 @@ struct server {
 	unsigned numbered;	 /* what the daemon was told as "numbered" */
 	bool exit_told;		 /* the event "exited" was sent */
 	bool end_told;		 /* the event "exec" or "taken" was sent */
+	bool released;		 /* it has held the target, and has let it go */
 	struct reloads reloads;
 	struct values_seen seen; /* by the daemon's histories */
 	size_t unused_bytes;	 /* of malloc(), when the last request had been served */

@@ -246,11 +246,13 @@ int serve_release(struct server *sv, const json_t *params, json_t **result, stru
 	int status = serve_session(sv, &s, e);
 
 	(void)params;
-	if (status >= 0 && s->state == SESSION_HELD)
+	if (status >= 0 && s->state == SESSION_HELD) {
 		status = gate_release(s, e);
+		sv->released = status >= 0;
+	}
 	if (status < 0)
 		return status;
-	*result = json_object();
+	*result = json_pack("{s:b}", "released", sv->released);
 	return 0;
 }
 

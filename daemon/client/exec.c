@@ -179,9 +179,10 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 {
 	struct context *c = l->context;
 	const char *name = json_string_value(json_object_get(answer, "session"));
+	const pid_t daemon = c->link.daemon_pid;
 	struct dinst_error e = {0, ""};
 	json_t *released = NULL;
-	int status, given;
+	int status, given, err;
 
 	snprintf(c->session, sizeof(c->session), "%s", name ? name : "");
 	c->target = NULL;
@@ -192,11 +193,13 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 		status = given;
 	fflush(stdout);
 	c->target = name;
+	err = call(c, "release", NULL, &released, &e);
 	/* a command may have detached it already, which lets it go */
-	if (call(c, "release", NULL, &released, &e) != 0 && e.code != DINST_NO_SESSION)
+	if (err && e.code != DINST_NO_SESSION)
 		status = report(c, &e);
-	/* should the mutator have died meanwhile, its successor does not know that we wait */
-	kill(l->pid, SIGCONT);
+	/* else nobody may be left who knows that it is held; one that was let go may have stopped by itself */
+	if (err && (e.code != DINST_NO_SESSION || c->link.daemon_pid != daemon))
+		kill(l->pid, SIGCONT);
 	c->target = NULL;
 	json_decref(released);
 	return status;

@@ -47,8 +47,8 @@ static void forward_done(void *arg, const struct reply *reply)
 	if (strcmp(f->method, "remove") == 0 && reply->result.text)
 		hold_removed(se, reply->result);
 	/* One that its user has stopped, and nobody holds, stays so. */
-	if (strcmp(f->method, "release") == 0 && reply->result.text && se->held)
-		session_continue(se);
+	if (strcmp(f->method, "release") == 0 && se->held)
+		session_released(se, reply);
 	session_tell_news(se, r);
 	if (detached && !se->closing) {
 		request_reply_last(r, reply, se->mutator);

@@ -339,8 +339,11 @@ void session_begin(struct session *se, const char *method, struct request *r);
 void session_close(struct session *se, const char *why);
 /* Lets a held target run (nothing otherwise), with or without a mutator. */
 void session_release_target(struct session *se);
-/* It is not to be held any more: SIGCONT if it stands still all the same. */
-void session_continue(struct session *se);
+/*
+ * `reply` is what `release` came to: it is not held any more. SIGCONT if it stands still all the same, unless its
+ * mutator has let it go: then it has stopped by itself.
+ */
+void session_released(struct session *se, const struct reply *reply);
 
 /* False only if it is certain that its target has ended. */
 bool session_target_is_there(const struct session *se);

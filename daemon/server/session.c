@@ -444,7 +444,7 @@ void session_begin(struct session *se, const char *method, struct request *r)
  * What holds a program is a plain SIGSTOP, which we can end as well: the mutator
  * that made it may be dead, and its successor knows nothing of it.
  */
-void session_continue(struct session *se)
+static void session_continue(struct session *se)
 {
 	se->held = false;
 	se->holder = NULL;
@@ -454,13 +454,28 @@ void session_continue(struct session *se)
 	}
 }
 
+void session_released(struct session *se, const struct reply *reply)
+{
+	struct dinst_error e = {0, ""};
+	json_t *answer = NULL;
+	bool released;
+
+	if (reply->result.text)
+		answer = rpc_load(reply->result.text, reply->result.length, &e);
+	else
+		server_log("session %s: its mutator could not release the target", se->name);
+	released = json_is_true(json_object_get(answer, "released"));
+	json_decref(answer);
+	/* it may run for long before that is told: what has stopped it meanwhile is not ours */
+	se->held = false;
+	se->holder = NULL;
+	if (!released)
+		session_continue(se);
+}
+
 static void release_done(void *arg, const struct reply *reply)
 {
-	struct session *se = arg;
-
-	if (!reply->result.text)
-		server_log("session %s: its mutator could not release the target", se->name);
-	session_continue(se);
+	session_released(arg, reply);
 }
 
 void session_release_target(struct session *se)

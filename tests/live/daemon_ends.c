@@ -217,6 +217,45 @@ static void held_and_forsaken(void **state)
 	kill((pid_t)pid, SIGKILL);
 }
 
+/*
+ * It stops itself while it is let go, or right after: it stays so until its user lets it go on. Nothing that is sent
+ * comes after exec has ended.
+ */
+static void expect_stopped(const char *program, const char *command, int status)
+{
+	char path[600];
+	pid_t pid;
+
+	target_path(program, path, sizeof(path));
+	run_dinst(o, "exec -n stopping %s -- %s", command, path);
+	assert_int_equal(o->status, status);
+	assert_null(strstr(o->out, "went on"));
+	run_dinst(o, "ls --json");
+	pid = (pid_t)member(o->out, "\"pid\":");
+	assert_true(pid > 0);
+	for (int i = 0; i < 6000 && state_of(pid) != 'T'; i++) {
+		if (!state_of(pid) || state_of(pid) == 'Z')
+			fail_msg("%s went on by itself", program);
+		nap_ms(10);
+	}
+	assert_int_equal(state_of(pid), 'T');
+	run_dinst(o, "detach stopping");
+	assert_int_equal(o->status, 0);
+	assert_int_equal(state_of(pid), 'T');
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	assert_true(wait_gone(pid, ANSWER_MS));
+}
+
+/* fear G3: a program that stops itself as it begins stays stopped where dinst has started it */
+static void stops_itself(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		expect_stopped("stopping-static", "", 0);
+	/* what waits for a library is waited for, and it stops meanwhile */
+	expect_stopped("stopping", "-q -e 'insert calls /Code/libc.so.6/write'", 3);
+}
+
 /* What is no list must not be taken for everything. */
 static void wrong_types(void **state)
 {
@@ -395,10 +434,15 @@ static void header_hangs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(child_outlives),	  cmocka_unit_test(child_outlives_name),
-		cmocka_unit_test(child_outlives_mutator), cmocka_unit_test(target_executes),
-		cmocka_unit_test(held_and_forsaken),	  cmocka_unit_test(wrong_types),
-		cmocka_unit_test(lookup_hangs),		  cmocka_unit_test(attaching_hangs),
+		cmocka_unit_test(child_outlives),
+		cmocka_unit_test(child_outlives_name),
+		cmocka_unit_test(child_outlives_mutator),
+		cmocka_unit_test(target_executes),
+		cmocka_unit_test(held_and_forsaken),
+		cmocka_unit_test(stops_itself),
+		cmocka_unit_test(wrong_types),
+		cmocka_unit_test(lookup_hangs),
+		cmocka_unit_test(attaching_hangs),
 		cmocka_unit_test(header_hangs),
 	};
 

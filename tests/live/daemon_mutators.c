@@ -459,6 +459,20 @@ static void holder_dies(void **state)
 	still_well();
 }
 
+/* A mutator dies while its program is held. The next one holds nothing: the daemon lets it go when its client asks. */
+static void successor_holds_nothing(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+
+	(void)state;
+	run_dinst(o, "exec -n passed --wait -e 'funcs @crash' -- /bin/echo ran");
+	assert_non_null(strstr(o->err, "died of signal"));
+	assert_non_null(strstr(o->out, "ran"));
+	expect_word("detach", "{\"session\":\"passed\"}", "");
+	free(o);
+	still_well();
+}
+
 /*
  * Clients that come and go, attach and detach, while mutators die of what they
  * ask for; by a generator with a fixed seed. Every client left is answered.
@@ -532,14 +546,23 @@ static void storm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bad_mutators),	     cmocka_unit_test(answer_too_long),
-		cmocka_unit_test(death_is_told),     cmocka_unit_test(crash_loop),
-		cmocka_unit_test(death_in_attach),   cmocka_unit_test(attach_fails_for_many),
-		cmocka_unit_test(no_blocking),	     cmocka_unit_test(progress),
-		cmocka_unit_test(exited_target),     cmocka_unit_test(attach_twice),
-		cmocka_unit_test(holder_dies),	     cmocka_unit_test(storm),
-		cmocka_unit_test(leader_has_exited), cmocka_unit_test(remains_are_logged),
-		cmocka_unit_test(blind_successor),   cmocka_unit_test(no_descriptor),
+		cmocka_unit_test(bad_mutators),
+		cmocka_unit_test(answer_too_long),
+		cmocka_unit_test(death_is_told),
+		cmocka_unit_test(crash_loop),
+		cmocka_unit_test(death_in_attach),
+		cmocka_unit_test(attach_fails_for_many),
+		cmocka_unit_test(no_blocking),
+		cmocka_unit_test(progress),
+		cmocka_unit_test(exited_target),
+		cmocka_unit_test(attach_twice),
+		cmocka_unit_test(holder_dies),
+		cmocka_unit_test(storm),
+		cmocka_unit_test(leader_has_exited),
+		cmocka_unit_test(remains_are_logged),
+		cmocka_unit_test(blind_successor),
+		cmocka_unit_test(no_descriptor),
+		cmocka_unit_test(successor_holds_nothing),
 	};
 
 	return cmocka_run_group_tests_name("daemon_mutators", tests, fixture_setup_base,

@@ -433,7 +433,7 @@ static void serve(void)
 	else if (is("release")) {
 		if (held)
 			kill(pid, SIGCONT);
-		OBJECT(id, "{%s}", "");
+		OBJECT(id, "{\"released\":%s}", held ? "true" : "false");
 	} else if (is("status"))
 		OBJECT(id,
 		       "{\"session\":\"%s\",\"pid\":%d,\"name\":\"x\",\"state\":\"%s\",\"points\":%d,\"active\":"
