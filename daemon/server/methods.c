@@ -331,62 +331,6 @@ static void method_catch_exec(struct server *s, struct request *r, const char *m
 
 /* ---------------------------------------------------------------- detach */
 
-/* `note` NULL: nothing is left. Else nobody knows how much is. */
-static void answer_detached(struct session *se, struct request *r, const char *note)
-{
-	json_t *answer = json_pack("{s:s,s:i,s:o,s:i}", "session", se->name, "restored", 0, "left",
-				   note ? json_null() : json_integer(0), "stop_us", 0);
-
-	if (note) {
-		json_object_set_new(answer, "partial", json_true());
-		json_object_set_new(answer, "notes", json_pack("[o]", rpc_text(note)));
-	}
-	request_result(r, answer);
-}
-
-/*
- * Where the target has ended, or nobody is there who could: only the session is left. That it has
- * ended a mutator may have said that could not see it.
- */
-static void detach_alone(struct session *se, struct request *r)
-{
-	char text[DINST_ERROR_TEXT];
-
-	snprintf(text, sizeof(text), "%s", se->why);
-	if (se->state != SESSION_LOST)
-		snprintf(
-			text, sizeof(text),
-			"pid %d is there all the same: dinst repair %d takes out what is left in it",
-			(int)se->pid, (int)se->pid);
-	answer_detached(se, r,
-			se->state == SESSION_LOST || session_target_is_there(se) ? text : NULL);
-	session_close(se, "detached");
-}
-
-/*
- * Nothing of its own is in it yet, and for how long its mutator waits may be up to the target, which can
- * provide its own memory or files: that one ends, or is ended, and whoever attaches is told. What it was
- * taking out of an earlier session another one goes on with.
- */
-static void detach_unfinished(struct session *se, struct request *r)
-{
-	struct server *s = se->server;
-	const uint64_t start = se->start;
-	const pid_t pid = se->pid;
-	const bool cleaning = se->cleaning;
-	char text[200];
-
-	snprintf(
-		text, sizeof(text),
-		"what an earlier session left in pid %d was being taken out, which the daemon goes "
-		"on with; dinst repair %d tells what came of it",
-		(int)pid, (int)pid);
-	answer_detached(se, r, cleaning ? text : NULL);
-	session_close(se, "it was detached while it was attached to");
-	if (cleaning)
-		repair_orphan(s, pid, start, (struct maker){0, 0});
-}
-
 static void exited_detach_done(void *arg, const struct reply *reply)
 {
 	struct forward *f = arg;
@@ -395,7 +339,7 @@ static void exited_detach_done(void *arg, const struct reply *reply)
 		forward_done(f, reply);
 		return;
 	}
-	detach_alone(f->session, f->request);
+	detach_unanswered(f->session, f->request);
 	free(f);
 }
 

@@ -7,6 +7,7 @@
  *   peer.c     one connected client: requests in, answers out
  *   session.c  the table of sessions: names, states, their mutators' deaths
  *   choose.c   which of them a client means
+ *   detach.c   a session that goes without a mutator's help
  *   orphan.c   a process whose mutator died while it attached
  *   mutator.c  one dinst-mutator process and the queue of calls to it
  *   reply.c    what it has answered, passed on; at once, or when it has ended
@@ -358,6 +359,27 @@ json_t *session_row(const struct session *se, const char *busy);
 void session_status(struct session *se, const struct reply *reply);
 /* Tells the client of `r` what has happened to the session, once. */
 void session_tell_news(struct session *se, struct request *r);
+
+/* ---------------------------------------------------------------- detach.c */
+
+/* Each of them answers `r` and closes the session. */
+
+/*
+ * Where the target has ended, or nobody is there who could: only the session is left. That it has
+ * ended a mutator may have said that could not see it.
+ */
+void detach_alone(struct session *se, struct request *r);
+/*
+ * Nothing of its own is in it yet, and for how long its mutator waits may be up to the target, which can
+ * provide its own memory or files: that one ends, or is ended, and whoever attaches is told. What it was
+ * taking out of an earlier session another one goes on with.
+ */
+void detach_unfinished(struct session *se, struct request *r);
+/*
+ * Its target has ended, and its mutator died before it had looked whether children that live on have what was inserted:
+ * a repair does.
+ */
+void detach_unanswered(struct session *se, struct request *r);
 
 /* ---------------------------------------------------------------- orphan.c */
 

@@ -152,6 +152,33 @@ static void question_leaves_something(void **state)
 	still_well();
 }
 
+/*
+ * fear J2: a mutator dies while it detaches from a target that has ended: nobody is told that nothing is left, and
+ * another one looks after children that may have it
+ */
+static void dies_after_the_end(void **state)
+{
+	pid_t target = start_target("ended");
+	struct output *o = malloc(sizeof(*o));
+	char line[100];
+
+	(void)state;
+	run_dinst(o, "attach %d -n @dying", (int)target);
+	assert_int_equal(o->status, 0);
+	end_target(target);
+	run_dinst(o, "funcs @event -p @dying");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "detach @dying --json");
+	assert_int_equal(o->status, 3);
+	assert_non_null(strstr(o->out, "\"left\":null"));
+	assert_non_null(strstr(o->err, "its mutator died"));
+	snprintf(line, sizeof(line), "pid %d is repaired", (int)target);
+	assert_true(log_says(line));
+	expect_word("detach", "{\"session\":\"@dying\"}", "no-such-session");
+	free(o);
+	still_well();
+}
+
 /* The mutator ends late, or not at all: asked for what lets it go, who is answered finds that it has ended. */
 static void expect_gone_when_answered(pid_t mutator, const char *method, const char *params,
 				      int code)
@@ -289,10 +316,15 @@ static void ends_while_repairing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_memory_to_read_it),	     cmocka_unit_test(leaves_before_insert),
-		cmocka_unit_test(stays_for_want_of_another), cmocka_unit_test(killed_before_exec),
-		cmocka_unit_test(question_leaves_something), cmocka_unit_test(ends_late),
-		cmocka_unit_test(fails_and_ends_late),	     cmocka_unit_test(place_is_full),
+		cmocka_unit_test(no_memory_to_read_it),
+		cmocka_unit_test(leaves_before_insert),
+		cmocka_unit_test(stays_for_want_of_another),
+		cmocka_unit_test(killed_before_exec),
+		cmocka_unit_test(question_leaves_something),
+		cmocka_unit_test(dies_after_the_end),
+		cmocka_unit_test(ends_late),
+		cmocka_unit_test(fails_and_ends_late),
+		cmocka_unit_test(place_is_full),
 		cmocka_unit_test(ends_while_repairing),
 	};
 

@@ -14,7 +14,7 @@
  *   @leftovers  tells that something is left of an earlier session, and answers after 2 s
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
  *   @unread   an error without a number, as of one that had no memory to read it
- * In the name of a session: @remains leaves something when it is detached, @blind says
+ * In the name of a session: @dying dies when it is detached, @remains leaves something when it is detached, @blind says
  * of a second attach that the process has gone; @felled: what is to be executed is killed before;
  * @refuses: cannot be attached to; @lingers: ends 0.7 s after its connection, @stays: does not end.
  * FAKE_MUTATOR_LOG=FILE appends every request; read, sample and repair are answered
@@ -377,6 +377,15 @@ static int remains(void)
 	return strstr(line, "\"seconds\":77") || strstr(session, "@remains");
 }
 
+static void detach(int id)
+{
+	if (strstr(session, "@dying"))
+		abort();
+	OBJECT(id, "{\"session\":\"%s\",\"restored\":%d,\"left\":%d,\"stop_us\":11%s}", session,
+	       (next_id - 1) * 4, remains() ? 2 : 0,
+	       remains() ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]" : "");
+}
+
 static void listing(int id)
 {
 	if (is("modules"))
@@ -460,9 +469,7 @@ static void serve(void)
 	else if (is("flush"))
 		OBJECT(id, "{\"freed\":%d,\"queued\":0,\"stop_us\":5}", removed);
 	else if (is("detach"))
-		OBJECT(id, "{\"session\":\"%s\",\"restored\":%d,\"left\":%d,\"stop_us\":11%s}",
-		       session, (next_id - 1) * 4, remains() ? 2 : 0,
-		       remains() ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]" : "");
+		detach(id);
 	else if (is("repair")) {
 		wait_while_held();
 		OBJECT(id, "{\"patches\":%d,\"restored\":3}", 3);
