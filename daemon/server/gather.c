@@ -178,6 +178,12 @@ void server_list(struct server *s, struct request *r)
 
 /* -------------------------------------------------------------------- stop */
 
+/* By a call before ours: who made that is told what came of it. */
+static bool was_detached(const struct session *se)
+{
+	return se->closing && !se->server->ending;
+}
+
 static void stopped(void *arg, const struct reply *reply)
 {
 	struct gather_call *c = arg;
@@ -197,7 +203,7 @@ static void stopped(void *arg, const struct reply *reply)
 		rpc_error_read(answer, &e);
 		if (e.code != DINST_GONE)
 			gather_note(g, se->name, e.text);
-	} else if (reply->failure.code && !g->answered) {
+	} else if (reply->failure.code && !g->answered && !was_detached(se)) {
 		char text[DINST_ERROR_TEXT];
 
 		snprintf(text, sizeof(text), "%.600s; dinst repair %d takes out what it leaves",

@@ -279,7 +279,7 @@ static void place_is_full(void **state)
 
 /*
  * The daemon ends in order while a repair does not, nor a mutator that it has let go: who waits for
- * them is told. The last case: it is gone then.
+ * them is told. It is gone then, and what comes behind starts another one.
  */
 static void ends_while_repairing(void **state)
 {
@@ -313,6 +313,72 @@ static void ends_while_repairing(void **state)
 	free(o);
 }
 
+/* Until a mutator is at work for this method. */
+static void wait_busy(const char *method)
+{
+	struct output *o = malloc(sizeof(*o));
+	char busy[40];
+
+	snprintf(busy, sizeof(busy), "\"busy\":\"%s\"", method);
+	for (int ms = 0; ms < ANSWER_MS; ms += 10) {
+		run_dinst(o, "ls --json");
+		if (strstr(o->out, busy))
+			break;
+		nap_ms(10);
+	}
+	assert_non_null(strstr(o->out, busy));
+	free(o);
+}
+
+/* A session is being detached when the daemon is to end: that is no failure to detach it. */
+static void ends_while_detaching(void **state)
+{
+	pid_t target = start_target("leaving");
+	struct output *o = malloc(sizeof(*o));
+	char line[200];
+	int fd;
+
+	(void)state;
+	run_dinst(o, "attach %d -n @tarries", (int)target);
+	assert_int_equal(o->status, 0);
+	fd = raw_connect();
+	request(line, sizeof(line), "detach", "{\"session\":\"@tarries\"}");
+	raw_say(fd, line);
+	wait_busy("detach");
+	run_dinst(o, "stop");
+	assert_string_equal(o->err, "");
+	assert_int_equal(o->status, 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	close(fd);
+	end_target(target);
+	free(o);
+}
+
+/* The same where the daemon is told to end at once: that is one. */
+static void ends_at_once(void **state)
+{
+	pid_t target = start_target("left-alone");
+	struct output *o = malloc(sizeof(*o));
+	char line[200];
+	json_t *answer;
+	int fd;
+
+	(void)state;
+	run_dinst(o, "attach %d -n @tarries", (int)target);
+	assert_int_equal(o->status, 0);
+	fd = raw_connect();
+	request(line, sizeof(line), "stop", "{}");
+	raw_say(fd, line);
+	wait_busy("detach");
+	assert_int_equal(kill(daemon_pid(), SIGTERM), 0);
+	answer = raw_hear(fd, ANSWER_MS);
+	assert_true(json_is_true(json_object_get(json_object_get(answer, "result"), "partial")));
+	json_decref(answer);
+	close(fd);
+	end_target(target);
+	free(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +392,8 @@ int main(void)
 		cmocka_unit_test(fails_and_ends_late),
 		cmocka_unit_test(place_is_full),
 		cmocka_unit_test(ends_while_repairing),
+		cmocka_unit_test(ends_while_detaching),
+		cmocka_unit_test(ends_at_once),
 	};
 
 	return cmocka_run_group_tests_name("daemon_departures", tests, fixture_setup_base,

@@ -14,7 +14,7 @@
  *   @leftovers  tells that something is left of an earlier session, and answers after 2 s
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
  *   @unread   an error without a number, as of one that had no memory to read it
- * In the name of a session: @dying dies when it is detached, @remains leaves something when it is detached, @blind says
+ * In the name of a session: @dying dies when it is detached, @tarries takes a second for it, @remains leaves something when it is detached, @blind says
  * of a second attach that the process has gone; @felled: what is to be executed is killed before;
  * @refuses: cannot be attached to; @lingers: ends 0.7 s after its connection, @stays: does not end.
  * FAKE_MUTATOR_LOG=FILE appends every request; read, sample and repair are answered
@@ -381,6 +381,8 @@ static void detach(int id)
 {
 	if (strstr(session, "@dying"))
 		abort();
+	if (strstr(session, "@tarries"))
+		nap(1000);
 	OBJECT(id, "{\"session\":\"%s\",\"restored\":%d,\"left\":%d,\"stop_us\":11%s}", session,
 	       (next_id - 1) * 4, remains() ? 2 : 0,
 	       remains() ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]" : "");
