@@ -49,12 +49,31 @@ static void gather_end(uv_timer_t *timer)
 	server_end(s);
 }
 
+static void gather_note(struct gather *g, const char *name, const char *text)
+{
+	char note[DINST_ERROR_TEXT + PROCESS_NAME_MAX + 8];
+
+	server_log("stop: %s: %s", name, text);
+	if (g->answered)
+		return;
+	g->partial = true;
+	snprintf(note, sizeof(note), "%s: %s", name, text);
+	json_array_append_new(g->notes, rpc_text(note));
+}
+
+static void note_orphan(void *g, const char *text)
+{
+	gather_note(g, "not repaired", text);
+}
+
 static void gather_answer(struct gather *g)
 {
 	json_t *result;
 
 	if (g->answered)
 		return;
+	if (g->stop)
+		orphans_tell(g->server, note_orphan, g);
 	g->answered = true;
 	result = json_pack("{s:o}", "rows", g->rows);
 	if (g->partial)
@@ -73,18 +92,6 @@ static void gather_answer(struct gather *g)
 		json_decref(result);
 }
 
-static void gather_note(struct gather *g, const char *name, const char *text)
-{
-	char note[DINST_ERROR_TEXT + PROCESS_NAME_MAX + 8];
-
-	server_log("stop: %s: %s", name, text);
-	if (g->answered)
-		return;
-	g->partial = true;
-	snprintf(note, sizeof(note), "%s: %s", name, text);
-	json_array_append_new(g->notes, rpc_text(note));
-}
-
 static void gather_timeout(uv_timer_t *timer)
 {
 	struct gather *g = timer->data;
@@ -97,10 +104,28 @@ static void gather_timeout(uv_timer_t *timer)
 	gather_answer(g);
 }
 
+static void gather_arrived(struct gather *g);
+
+static void orphan_tried(void *g)
+{
+	gather_arrived(g);
+}
+
+/* What is being repaired comes to its end first, in time: its mutator would be ended with the daemon. */
+static bool wait_for_orphans(struct gather *g)
+{
+	const bool wait = g->stop && !g->answered && !g->server->ending;
+	const unsigned count = wait ? orphans_wait(g->server, orphan_tried, g) : 0;
+
+	g->waiting += count;
+	g->references += count;
+	return count != 0;
+}
+
 /* One answer less to wait for. */
 static void gather_arrived(struct gather *g)
 {
-	if (--g->waiting == 0)
+	if (--g->waiting == 0 && !wait_for_orphans(g))
 		gather_answer(g);
 	gather_release(g);
 }

@@ -8,11 +8,12 @@
  */
 #include "daemon/server/server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "daemon/common/process.h"
 
-enum { PAUSE_FIRST_MS = 1000, PAUSE_MOST_MS = 60000, TRIES_MOST = 12 };
+enum { PAUSE_FIRST_MS = 1000, PAUSE_MOST_MS = 60000, TRIES_MOST = 12, TEXT_SIZE = 120 };
 
 struct orphan {
 	struct server *server;
@@ -24,12 +25,24 @@ struct orphan {
 	uint64_t pause_ms;
 	struct mutator *mutator; /* at work, or NULL */
 	uv_timer_t again;
+	void (*tried)(void *arg); /* waits for the end of what it is at; NULL: nobody */
+	void *tried_arg;
 	bool ending;
 };
 
 static void freed(uv_handle_t *handle)
 {
 	free(handle->data);
+}
+
+/* Whoever waits for the end of a try waits no longer. */
+static void tell_tried(struct orphan *o)
+{
+	void (*tried)(void *arg) = o->tried;
+
+	o->tried = NULL;
+	if (tried)
+		tried(o->tried_arg);
 }
 
 static void end(struct orphan *o)
@@ -40,17 +53,27 @@ static void end(struct orphan *o)
 		at = &(*at)->next;
 	*at = o->next;
 	uv_close((uv_handle_t *)&o->again, freed);
+	tell_tried(o);
+}
+
+static void what_is_left(const struct orphan *o, char *text, size_t size)
+{
+	if (process_ended(o->pid, o->start))
+		snprintf(text, size,
+			 "pid %d has ended: dinst repair of a child takes out what is left in it "
+			 "and its like",
+			 (int)o->pid);
+	else
+		snprintf(text, size, "pid %d: dinst repair %d takes out what is left in it",
+			 (int)o->pid, (int)o->pid);
 }
 
 static void tell(const struct orphan *o)
 {
-	if (process_ended(o->pid, o->start))
-		server_log("pid %d has ended: dinst repair of a child takes out what is left in it "
-			   "and its like",
-			   (int)o->pid);
-	else
-		server_log("pid %d: dinst repair %d takes out what is left in it", (int)o->pid,
-			   (int)o->pid);
+	char text[TEXT_SIZE];
+
+	what_is_left(o, text, sizeof(text));
+	server_log("%s", text);
 }
 
 static void try_again(struct orphan *o);
@@ -69,6 +92,7 @@ static void wait_or_give_up(struct orphan *o)
 	}
 	uv_timer_start(&o->again, on_again, o->pause_ms, 0);
 	o->pause_ms = 2 * o->pause_ms < PAUSE_MOST_MS ? 2 * o->pause_ms : PAUSE_MOST_MS;
+	tell_tried(o);
 }
 
 static void died(void *owner, const char *why)
@@ -181,8 +205,35 @@ void detach_orphan(struct session *se)
 	mutator_call(m, "detach", NULL, NULL, done, o);
 }
 
+unsigned orphans_wait(struct server *s, void (*tried)(void *arg), void *arg)
+{
+	unsigned count = 0;
+
+	for (struct orphan *o = s->orphans; o; o = o->next)
+		/* one that was never tried is about to be */
+		if (o->mutator || !o->tries) {
+			o->tried = tried;
+			o->tried_arg = arg;
+			count++;
+		}
+	return count;
+}
+
+void orphans_tell(const struct server *s, void (*told)(void *arg, const char *text), void *arg)
+{
+	char text[TEXT_SIZE];
+
+	for (const struct orphan *o = s->orphans; o; o = o->next) {
+		what_is_left(o, text, sizeof(text));
+		told(arg, text);
+	}
+}
+
 void orphans_end(struct server *s)
 {
+	/* who waits for one is told of all of them */
+	for (struct orphan *o = s->orphans; o; o = o->next)
+		tell_tried(o);
 	while (s->orphans) {
 		struct orphan *o = s->orphans;
 

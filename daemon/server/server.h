@@ -391,6 +391,10 @@ void detach_unanswered(struct session *se, struct request *r);
 void repair_orphan(struct server *s, pid_t pid, uint64_t start, struct maker maker);
 /* The same, where the mutator that made it lives: it detaches first. Takes it from the session, which closes. */
 void detach_orphan(struct session *se);
+/* How many are being repaired just now; for each of them tried(arg) is called, once, when that has come to its end. */
+unsigned orphans_wait(struct server *s, void (*tried)(void *arg), void *arg);
+/* For each that is not repaired yet: what is to be done. */
+void orphans_tell(const struct server *s, void (*told)(void *arg, const char *text), void *arg);
 /* The daemon ends: says what is to be done. */
 void orphans_end(struct server *s);
 

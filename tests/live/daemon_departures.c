@@ -310,6 +310,8 @@ static void ends_while_repairing(void **state)
 	close(detaching);
 	end_target(target);
 	assert_true(log_says(" dinstd: end"));
+	snprintf(text, sizeof(text), "%s.held", fixture_log);
+	assert_int_equal(unlink(text), 0);
 	free(o);
 }
 
@@ -379,6 +381,91 @@ static void ends_at_once(void **state)
 	free(o);
 }
 
+/* An empty file beside the fake mutator's log, which tells it something. */
+static void make_sign(const char *suffix, char path[100])
+{
+	int fd;
+
+	snprintf(path, 100, "%s.%s", fixture_log, suffix);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+/* Who has attached to it goes, and what had to stay in it is being repaired. */
+static void leave_remains(pid_t target)
+{
+	struct output *o = malloc(sizeof(*o));
+	char line[200], params[100];
+	int fd = raw_connect();
+
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"@remains\",\"hold\":true}",
+		 (int)target);
+	request(line, sizeof(line), "attach", params);
+	raw_say(fd, line);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	close(fd);
+	do
+		run_dinst(o, "ls");
+	while (strstr(o->out, "@remains"));
+	free(o);
+}
+
+/* fear J2: what could not be repaired yet when the daemon ends is told to who ends it, with the way out */
+static void ends_with_remains(void **state)
+{
+	pid_t target = start_target("unrepaired");
+	struct output *o = malloc(sizeof(*o));
+	char sign[100], line[100];
+
+	(void)state;
+	start_daemon_by_client();
+	make_sign("stays", sign);
+	leave_remains(target);
+	snprintf(line, sizeof(line), "pid %d is not yet repaired", (int)target);
+	assert_true(log_says(line));
+	run_dinst(o, "stop");
+	assert_int_equal(o->status, 3);
+	snprintf(line, sizeof(line), "dinst repair %d takes out", (int)target);
+	assert_non_null(strstr(o->err, line));
+	assert_int_equal(unlink(sign), 0);
+	end_target(target);
+	free(o);
+}
+
+/* What is being repaired just then is waited for, and told of if the daemon is to end at once. */
+static void ends_while_orphan_is_repaired(void **state)
+{
+	pid_t target = start_target("in-repair");
+	char sign[100], line[200];
+	json_t *answer, *result;
+
+	(void)state;
+	for (int at_once = 0; at_once < 2; at_once++) {
+		int fd;
+
+		start_daemon_by_client();
+		make_sign("held", sign);
+		leave_remains(target);
+		fd = raw_connect();
+		request(line, sizeof(line), "stop", "{}");
+		raw_say(fd, line);
+		assert_null(raw_hear(fd, 500));
+		if (at_once)
+			assert_int_equal(kill(daemon_pid(), SIGTERM), 0);
+		else
+			assert_int_equal(unlink(sign), 0);
+		answer = raw_hear(fd, ANSWER_MS);
+		result = json_object_get(answer, "result");
+		assert_non_null(result);
+		assert_int_equal(json_is_true(json_object_get(result, "partial")), at_once);
+		json_decref(answer);
+		close(fd);
+	}
+	assert_int_equal(unlink(sign), 0);
+	end_target(target);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -394,6 +481,8 @@ int main(void)
 		cmocka_unit_test(ends_while_repairing),
 		cmocka_unit_test(ends_while_detaching),
 		cmocka_unit_test(ends_at_once),
+		cmocka_unit_test(ends_with_remains),
+		cmocka_unit_test(ends_while_orphan_is_repaired),
 	};
 
 	return cmocka_run_group_tests_name("daemon_departures", tests, fixture_setup_base,

@@ -18,7 +18,7 @@
  * of a second attach that the process has gone; @felled: what is to be executed is killed before;
  * @refuses: cannot be attached to; @lingers: ends 0.7 s after its connection, @stays: does not end.
  * FAKE_MUTATOR_LOG=FILE appends every request; read, sample and repair are answered
- * when FILE.held is gone. FAKE_CRASH_ATTACH=N: the first N
+ * when FILE.held is gone; a repair leaves something while there is FILE.stays. FAKE_CRASH_ATTACH=N: the first N
  * mutators (counted in $FAKE_MUTATOR_LOG.crashes) die in attach.
  */
 #include <errno.h>
@@ -216,13 +216,18 @@ static void insert(int id)
 	next_id++;
 }
 
-static void wait_while_held(void)
+static int has_file(const char *suffix)
 {
 	const char *log = getenv("FAKE_MUTATOR_LOG");
 	char path[4200];
 
-	snprintf(path, sizeof(path), "%s.held", log ? log : "");
-	while (access(path, F_OK) == 0)
+	snprintf(path, sizeof(path), "%s.%s", log ? log : "", suffix);
+	return access(path, F_OK) == 0;
+}
+
+static void wait_while_held(void)
+{
+	while (has_file("held"))
 		nap(20);
 }
 
@@ -474,7 +479,8 @@ static void serve(void)
 		detach(id);
 	else if (is("repair")) {
 		wait_while_held();
-		OBJECT(id, "{\"patches\":%d,\"restored\":3}", 3);
+		OBJECT(id, "{\"patches\":%d,\"restored\":3%s}", 3,
+		       has_file("stays") ? ",\"partial\":true" : "");
 	} else
 		listing(id);
 }
