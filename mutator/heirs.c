@@ -32,13 +32,19 @@ static bool has_from(const struct target *t, pid_t maker, uint64_t start)
 static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned milliseconds,
 		     struct leftovers *result, struct dinst_error *e)
 {
-	struct dinst_error ignored = {0};
+	struct dinst_error ignored = {0}, why = {0};
 	struct leftovers own = {0};
 	struct target *t;
 	int status = arena_may_be_in(pid, e);
 
-	if (status <= 0 || target_open(pid, &t, &ignored) < 0)
-		return status < 0 ? status : 0;
+	if (status <= 0)
+		return status;
+	status = target_open(pid, &t, &why);
+	/* Want of descriptors or memory passes; who may not be touched, or has ended, stays so. */
+	if (status == DINST_BUSY || status == DINST_NO_MEMORY)
+		return dinst_fail_text(e, DINST_BUSY, why.text);
+	if (status < 0)
+		return 0;
 	if (has_from(t, maker, start)) {
 		status = leftovers_clean(t, milliseconds, &own, &ignored);
 		result->patches += own.patches;

@@ -197,6 +197,36 @@ static void test_leftovers_unseen(void **state)
 	harness_end(h, 0);
 }
 
+/* fear J2: a process has what a mutator made, and there is no descriptor to look at it: that passes, and is no end of it */
+static void test_heir_unseen(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct proc_stat own;
+	struct session *s;
+	int status;
+
+	harness_start(h, "calls", "1", NULL);
+	s = session_begin(h);
+	session_insert(s, "tiny");
+	/* Our side only: as if we had died. */
+	session_free(s);
+	assert_int_equal(proc_stat_read(getpid(), &own), 0);
+	fail_from(MISHAP_CALL, 1, EMFILE);
+	status = leftovers_clean_heirs(getpid(), own.start_time, 100, &left, &e);
+	mishap_end();
+	assert_int_equal(status, DINST_BUSY);
+	assert_non_null(strstr(e.text, "cannot look at process"));
+	assert_int_equal(left.arenas, 0);
+	dinst_error_clear(&e);
+	assert_int_equal(leftovers_clean_heirs(getpid(), own.start_time, 1000, &left, &e), 0);
+	assert_int_equal(left.arenas, 1);
+	assert_int_equal(left.arenas_left, 0);
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
 static size_t count_images(const struct module_list *l)
 {
 	size_t images = 0;
@@ -279,9 +309,9 @@ static void test_target_unseen(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_strict_unseen),  TEST(test_memory_unseen), TEST(test_leftovers_unseen),
-		TEST(test_modules_unseen), TEST(test_target_unseen), TEST(test_files),
-		TEST(test_memory),	   TEST(test_target),
+		TEST(test_strict_unseen), TEST(test_memory_unseen),  TEST(test_leftovers_unseen),
+		TEST(test_heir_unseen),	  TEST(test_modules_unseen), TEST(test_target_unseen),
+		TEST(test_files),	  TEST(test_memory),	     TEST(test_target),
 	};
 	int status;
 
