@@ -246,14 +246,16 @@ static void session_died(void *owner, const char *why)
 	se->state = SESSION_RESTARTING;
 	snprintf(text, sizeof(text), "%s: %.300s and was started again; what was inserted is gone",
 		 se->name, why);
-	session_event(se, "restarted", text);
-	session_news(se, text);
 	params = json_pack("{s:i,s:s,s:I,s:I}", "pid", (int)se->pid, "session", se->name,
 			   "first_id", se->next_id, "start", (json_int_t)se->start);
 	mutator_call(se->mutator, "attach", params, NULL, restart_done, se);
 	json_decref(params);
-	if (se->mutator)
-		session_reload(se);
+	if (!se->mutator)
+		return;
+	session_reload(se);
+	/* last: who cannot be told is let go, and with him, perhaps, the session: it is detached, behind that */
+	session_event(se, "restarted", text);
+	session_news(se, text);
 }
 
 static void session_notified(void *owner, const char *method, json_t *params)

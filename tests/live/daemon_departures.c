@@ -466,6 +466,67 @@ static void ends_while_orphan_is_repaired(void **state)
 	end_target(target);
 }
 
+/* Where the mutators' log has this text last; -1: nowhere. */
+static long last_request(const char *text)
+{
+	static char all[1 << 20];
+	FILE *f = fopen(fixture_log, "r");
+	long last = -1;
+
+	assert_non_null(f);
+	all[fread(all, 1, sizeof(all) - 1, f)] = '\0';
+	fclose(f);
+	for (const char *at = all; (at = strstr(at, text)); at++)
+		last = at - all;
+	return last;
+}
+
+/*
+ * fear J2: a mutator dies, and the last one who wanted its session is lost as he is told of the next one: that
+ * takes the target over before it is asked to detach
+ */
+static void lost_as_he_is_told(void **state)
+{
+	pid_t target = start_target("taken-over"), daemon;
+	char path[700], line[200], params[100];
+	struct output *o = malloc(sizeof(*o));
+	char *slash = strrchr(fixture_fake, '/');
+	int fd;
+
+	(void)state;
+#ifdef __SANITIZE_ADDRESS__
+	skip(); /* its library wants to be the first one */
+#endif
+	daemon = fork();
+	if (daemon == 0) {
+		snprintf(path, sizeof(path), "%.*s/libunwritten.so", (int)(slash - fixture_fake),
+			 fixture_fake);
+		setenv("LD_PRELOAD", path, 1);
+		execl(fixture_dinstd, "dinstd", "-s", fixture_socket, "-i", "0", (char *)NULL);
+		_exit(126);
+	}
+	for (int i = 0; i < 12000 && access(fixture_socket, F_OK) != 0; i++)
+		nap_ms(10);
+	run_dinst(o, "ls");
+	fd = raw_connect();
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"told\",\"hold\":true}",
+		 (int)target);
+	request(line, sizeof(line), "attach", params);
+	raw_say(fd, line);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	request(line, sizeof(line), "funcs", "{\"session\":\"told\",\"pattern\":\"@crash\"}");
+	raw_say(fd, line);
+	do
+		run_dinst(o, "ls");
+	while (strstr(o->out, "told"));
+	close(fd);
+	assert_true(last_request("\"method\":\"detach\"") > last_request("\"method\":\"attach\""));
+	run_dinst(o, "stop");
+	assert_int_equal(waitpid(daemon, NULL, 0), daemon);
+	end_target(target);
+	free(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +544,7 @@ int main(void)
 		cmocka_unit_test(ends_at_once),
 		cmocka_unit_test(ends_with_remains),
 		cmocka_unit_test(ends_while_orphan_is_repaired),
+		cmocka_unit_test(lost_as_he_is_told),
 	};
 
 	return cmocka_run_group_tests_name("daemon_departures", tests, fixture_setup_base,
