@@ -361,8 +361,8 @@ mishaps := $(memory) open openat __openat_2 opendir fopen read __read_chk pread 
 $(filter $(O)/tests/live/mishaps% $(O)/tests/live/unread%,$(live_bin)) $(O)/tests/unit/image_debug: TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
 
 # The library as its users link it.
-$(O)/tests/live/library: $(O)/libdinst.a
-$(O)/tests/live/library: TEST_LIBS := $(O)/libdinst.a $(TEST_LIBS)
+$(O)/tests/live/library $(O)/tests/live/library_daemons: $(O)/libdinst.a
+$(O)/tests/live/library $(O)/tests/live/library_daemons: TEST_LIBS := $(O)/libdinst.a $(TEST_LIBS)
 
 $(live_bin): | $(target_bin) $(if $(ONLY),,$(programs))
 

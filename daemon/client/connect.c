@@ -26,6 +26,7 @@ enum {
 	/* ... once it is run: on a machine with far too much to do (a control group or a session
 	 * of its own among busy ones, Linux 6.18) one waited 23 s for a processor */
 	STARVED_S = 60,
+	LOOK_MS = 1000, /* how often a wait looks up */
 };
 
 /* Rows of a long listing come in one line. */
@@ -249,6 +250,17 @@ static bool daemon_is_starved(const struct link *l)
 	return starved;
 }
 
+/*
+ * How long nothing has come: a signal may end a wait early, and one that lasted longer than it was to was
+ * for want of a processor, or of leave to run.
+ */
+static uint64_t silence(uint64_t since)
+{
+	const uint64_t lasted = now_ms() - since;
+
+	return lasted < LOOK_MS ? lasted : LOOK_MS;
+}
+
 /* The next line from the daemon, however long it takes. */
 static int read_line(struct link *l, char **line, size_t *length, struct dinst_error *e)
 {
@@ -257,18 +269,20 @@ static int read_line(struct link *l, char **line, size_t *length, struct dinst_e
 	size_t room;
 	ssize_t n;
 	char *to;
-	int silent = 0;
+	uint64_t silent_ms = 0, since;
 
 	while ((got = lines_next(&l->lines, line, length)) == LINES_MORE) {
 		if (*l->interrupted) {
 			link_close(l);
 			return dinst_fail(e, DINST_FAILED, "interrupted");
 		}
-		if (poll(&fd, 1, 1000) <= 0) {
+		since = now_ms();
+		if (poll(&fd, 1, LOOK_MS) <= 0) {
+			silent_ms += silence(since);
 			if (l->tick)
 				l->tick(l->tick_arg);
-			if (!l->patience || ++silent < l->patience ||
-			    (silent < STARVED_S && daemon_is_starved(l)))
+			if (!l->patience || silent_ms < (uint64_t)l->patience * 1000 ||
+			    (silent_ms < (uint64_t)STARVED_S * 1000 && daemon_is_starved(l)))
 				continue;
 			link_close(l);
 			return dinst_fail(
