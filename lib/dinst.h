@@ -139,7 +139,9 @@ int dinst_attach(struct dinst *d, const char *target, const char *name, unsigned
 void dinst_session_free(struct dinst_session *s);
 
 /* Removes everything and gives the program its code back. *left (may be NULL): places that had
- * to stay for now, 0 nearly always. */
+ * to stay for now, 0 nearly always. Where nobody knows how many (its mutator had died and no other could take
+ * over, or the attach was still taking out what an earlier session had left) the session ends all the same, and
+ * this is DINST_E_FAILED; the text says why and what takes out the rest. */
 int dinst_detach(struct dinst *d, const char *session, uint64_t *left, struct dinst_failure *f);
 
 /* ------------------------------------------------------------------ metrics */

@@ -64,13 +64,26 @@ DINST_PUBLIC void dinst_session_free(struct dinst_session *s)
 	free(kept);
 }
 
+/* The session has gone, and nobody could say how much of it is in the program: no number would be true. */
+static int left_unknown(const json_t *answer, struct dinst_failure *f)
+{
+	const json_t *why = json_array_get(json_object_get(answer, "notes"), 0);
+	struct dinst_error e = {0, ""};
+
+	dinst_fail(&e, DINST_FAILED, "%s",
+		   json_is_string(why) ? json_string_value(why) : "how much is left is not known");
+	return failure_pass(f, &e);
+}
+
 DINST_PUBLIC int dinst_detach(struct dinst *d, const char *session, uint64_t *left,
 			      struct dinst_failure *f)
 {
 	json_t *answer = NULL;
 	int err = library_call(d, "detach", session_params(session), &answer, f);
 
-	if (!err && left)
+	if (!err && json_is_null(json_object_get(answer, "left")))
+		err = left_unknown(answer, f);
+	else if (!err && left)
 		*left = row_count(answer, "left");
 	json_decref(answer);
 	return err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * library_daemons.c - what libdinst says of a daemon that is late.
+ * library_daemons.c - what libdinst says of a daemon that is late, and of one whose mutator has died.
  */
 #include <sys/time.h>
 
@@ -86,10 +86,41 @@ static void interrupted_greeting(void **state)
 	alarm(FIXTURE_SECONDS);
 }
 
+/* Of a session that is lost nobody knows how much is left: none is not what is said. */
+static void lost_session(void **state)
+{
+	const pid_t target = start_target("lost-one");
+	char params[100], repair[40];
+	struct dinst *d = NULL;
+	uint64_t left = 4711;
+
+	(void)state;
+	assert_int_equal(dinst_open(&d, NULL, 0, &f), 0);
+	for (int twice = 0; twice < 2; twice++) {
+		snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"lost\"}", (int)target);
+		expect_word("attach", params, "");
+		for (int i = 0; i < 5; i++)
+			expect_word("funcs", "{\"session\":\"lost\",\"pattern\":\"@crash\"}",
+				    "daemon");
+		memset(&f, 0, sizeof(f));
+		assert_int_equal(dinst_detach(d, "lost", twice ? NULL : &left, &f), DINST_E_FAILED);
+		assert_int_equal(left, 4711);
+		assert_int_equal(f.code, DINST_E_FAILED);
+		snprintf(repair, sizeof(repair), "dinst repair %d", (int)target);
+		if (!strstr(f.text, repair))
+			fail_msg("it says: %s", f.text);
+		expect_word("funcs", "{\"session\":\"lost\"}", "no-such-session");
+	}
+	dinst_close(d);
+	end_target(target);
+	still_well();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(interrupted_greeting),
+		cmocka_unit_test(lost_session),
 	};
 
 	return cmocka_run_group_tests_name("live/library_daemons", tests, fixture_setup_base,
