@@ -108,7 +108,8 @@ static int close_output(struct question *q, int status)
 		status = flush_output(q->c, status);
 	if (q->saved_output >= 0) {
 		result_file_settle(&q->output);
-		if (!q->output.begun && status == EXIT_DONE)
+		/* done in part is a result, too, if only that nothing has come */
+		if (!q->output.begun && (status == EXIT_DONE || status == EXIT_PARTIAL))
 			result_file_begin(&q->output);
 		else if (!q->output.begun)
 			result_file_drop(&q->output);
@@ -513,5 +514,7 @@ int question_end(struct question *q, int status)
 	restore_signals(q);
 	json_decref(q->ids);
 	q->ids = NULL;
-	return status != EXIT_DONE ? status : left != EXIT_DONE ? left : closed;
+	if (status != EXIT_DONE && status != EXIT_PARTIAL)
+		return status;
+	return left != EXIT_DONE ? left : closed;
 }

@@ -105,7 +105,7 @@ void question_progress(struct question *q, const char *format, ...)
 /*
  * Removes what was inserted, detaches if the session was made for this and nobody else
  * uses it, writes out and closes the output, restores the signals. Returns `status`, or
- * EXIT_FAILED (reported) if it was EXIT_DONE and something of that failed.
+ * EXIT_FAILED (reported) if it was EXIT_DONE or EXIT_PARTIAL and something of that failed.
  */
 int question_end(struct question *q, int status);
 

@@ -282,6 +282,40 @@ static void one_after_the_other(void **state)
 	assert_clean("questions in a row");
 }
 
+/* One that can be traced, and one of the C library's that cannot, where it has one. */
+#define IN_PART "trace -p %d leaf libc.so.6:__pthread_enable_asynccancel -d 1 -o "
+
+/* What is done in part is a result: the file of before is gone, and what went wrong is no part. */
+static void done_in_part(void **state)
+{
+	char path[100], line[300];
+	FILE *f;
+	int fd;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/before", fixture_directory);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	fputs("of another run\n", f);
+	assert_int_equal(fclose(f), 0);
+	snprintf(line, sizeof(line), IN_PART "%s", (int)program.pid, path);
+	run_dinst(o, "%s", line);
+	if (!strstr(o->err, "refused:")) {
+		print_message("nothing of the C library is refused: %.200s\n", o->err);
+		skip();
+	}
+	assert_int_equal(o->status, 3);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	read_all(fd, o->out);
+	close(fd);
+	assert_string_equal(o->out, "");
+	set_busy(1);
+	run_dinst(o, IN_PART "/dev/full", (int)program.pid);
+	assert_non_null(strstr(o->err, "cannot write"));
+	assert_int_equal(o->status, 1);
+	assert_clean("a part of a trace");
+}
+
 /* ----------------------------------------------------------- by hand: hold */
 
 static json_t *say_to(int fd, const char *method, const char *params)
@@ -469,17 +503,12 @@ static void a_program_of_a_long_name(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(others_keep_theirs),
-		cmocka_unit_test(joining),
-		cmocka_unit_test(letting_go),
-		cmocka_unit_test(mutator_dies_too),
-		cmocka_unit_test(signals_end_it),
-		cmocka_unit_test(second_signal),
-		cmocka_unit_test(reader_goes_away),
-		cmocka_unit_test(one_after_the_other),
-		cmocka_unit_test(killed_at_any_moment),
-		cmocka_unit_test(daemon_goes_first),
-		cmocka_unit_test(a_program_of_a_long_name),
+		cmocka_unit_test(others_keep_theirs),  cmocka_unit_test(joining),
+		cmocka_unit_test(letting_go),	       cmocka_unit_test(mutator_dies_too),
+		cmocka_unit_test(signals_end_it),      cmocka_unit_test(second_signal),
+		cmocka_unit_test(reader_goes_away),    cmocka_unit_test(done_in_part),
+		cmocka_unit_test(one_after_the_other), cmocka_unit_test(killed_at_any_moment),
+		cmocka_unit_test(daemon_goes_first),   cmocka_unit_test(a_program_of_a_long_name),
 	};
 
 	return cmocka_run_group_tests_name("live/questions", tests, setup, teardown);
