@@ -39,7 +39,7 @@ struct context {
 	bool quit;
 	uint64_t started_ns; /* of the call at hand, for progress */
 	bool progress_shown;
-	bool target_ended; /* an event said so */
+	bool target_ended; /* an event said so, of whatever session this connection used */
 };
 
 struct command {
@@ -109,6 +109,11 @@ void output_write(const char *data, size_t size); /* and these bytes behind it *
 /* As output_flush(); EXIT_FAILED, reported once, if some of the output could not be written. */
 int flush_output(struct context *c, int status);
 
+/*
+ * What the session says itself. An event may have waited in the socket since an earlier command, which used
+ * another session, or one of the same name.
+ */
+bool session_has_ended(struct context *c);
 /* Calls the daemon with params.session set; shows progress and events. */
 int call(struct context *c, const char *method, json_t *params, json_t **result,
 	 struct dinst_error *e);

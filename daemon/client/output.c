@@ -252,7 +252,7 @@ static uint64_t now_ns(void)
 
 void show_notification(struct context *c, const char *method, json_t *params)
 {
-	const char *text, *kind, *session;
+	const char *text, *kind, *session, *asked = c->target ? c->target : c->session;
 	json_int_t done = json_integer_value(json_object_get(params, "done"));
 	json_int_t total = json_integer_value(json_object_get(params, "total"));
 
@@ -263,9 +263,9 @@ void show_notification(struct context *c, const char *method, json_t *params)
 		if (kind &&
 		    (!strcmp(kind, "exited") || !strcmp(kind, "exec") || !strcmp(kind, "taken")))
 			c->target_ended = true;
-		/* of a session that is not the one that was asked for, or nobody said which */
+		/* of a session that is not called as the one that was asked for, or nobody said which */
 		session = json_string_value(json_object_get(params, "session"));
-		if (text && session && strcmp(session, c->session) != 0 && !c->target)
+		if (text && session && strcmp(session, asked) != 0)
 			note(c, "%s: %s", session, text);
 		else if (text)
 			note(c, "%s", text);
@@ -350,6 +350,21 @@ int call(struct context *c, const char *method, json_t *params, json_t **result,
 			e, DINST_NO_SESSION,
 			"there is no session (no daemon runs): dinst attach TARGET first");
 	return err ? dinst_fail_text(e, err, why.text) : 0;
+}
+
+bool session_has_ended(struct context *c)
+{
+	struct dinst_error ignored = {0, ""};
+	json_t *answer = NULL;
+	const char *state;
+	bool ended;
+
+	call(c, "status", NULL, &answer, &ignored);
+	state = json_string_value(json_object_get(answer, "state"));
+	ended = state &&
+		(!strcmp(state, "exited") || !strcmp(state, "exec") || !strcmp(state, "taken"));
+	json_decref(answer);
+	return ended;
 }
 
 json_t *ids_from_words(const struct arguments *a, struct dinst_error *e)

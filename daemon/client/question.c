@@ -242,6 +242,9 @@ static int join(struct question *q, struct dinst_error *e)
 	q->attached = !json_is_true(json_object_get(answer, "joined"));
 	q->pid = (pid_t)json_integer_value(json_object_get(answer, "pid"));
 	json_decref(answer);
+	/* said before the answer was: maybe of the session of an earlier command */
+	if (c->target_ended)
+		c->target_ended = session_has_ended(c);
 	return 0;
 }
 

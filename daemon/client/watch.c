@@ -368,9 +368,10 @@ int watch_run(struct context *c, const struct arguments *a)
 		return report(c, &e);
 	w.params = json_pack("{s:o}", "ids", ids);
 	w.redraw = !c->json && isatty(STDOUT_FILENO);
-	c->target_ended = false;
 	/* no SA_RESTART: the sleep and the wait for an answer are to end */
 	sigaction(SIGINT, &action, &before);
+	/* events of the session of an earlier command come before its answer */
+	c->target_ended = session_has_ended(c);
 	status = watch_loop(&w, (uint64_t)(seconds * 1e9), count);
 	/* the terminal has shown ^C: what follows begins on a line of its own */
 	if (link_interrupted && isatty(STDOUT_FILENO))
