@@ -37,6 +37,7 @@ struct context {
 	unsigned depth; /* scripts in scripts */
 	bool prompt;	/* at the prompt: no prompt in it */
 	bool quit;
+	int ended_by; /* the signal that ended a command, and is for what follows, too; 0: none */
 	uint64_t started_ns; /* of the call at hand, for progress */
 	bool progress_shown;
 	bool target_ended; /* an event said so, of whatever session this connection used */
@@ -186,6 +187,10 @@ extern const char attach_format[];
 int run_line(struct context *c, const char *line);
 /* A file of lines; "-" is standard input. */
 int run_script(struct context *c, const char *path);
+/* "ended by a signal", and what is not done therefore, as an error. */
+int report_ended(struct context *c, const char *undone);
+/* By another one than Ctrl-C at a terminal: no prompt and no waiting follow. */
+bool told_to_end(const struct context *c);
 /* Reads commands from the terminal until `quit`. */
 int prompt_loop(struct context *c);
 /* True if both ends are a terminal and no prompt is open. */

@@ -242,9 +242,11 @@ int exec_run(struct context *c, const struct arguments *a)
 		status = report(c, &e);
 	} else {
 		status = launch_run(&l, answer, a, files);
-		if (wait)
+		if (told_to_end(c))
+			status = wait ? report_ended(c, "the program is not waited for") : status;
+		else if (wait)
 			status = launch_wait_program(&l, status);
-		else if (prompt && status == EXIT_DONE)
+		else if (prompt && (status == EXIT_DONE || c->ended_by == SIGINT))
 			status = prompt_loop(c);
 	}
 	launch_close(&l);

@@ -233,6 +233,9 @@ static void prompt_lines(struct prompt *p)
 		fflush(stdout);
 		clearerr(stdout);
 		link_interrupted = 0;
+		if (told_to_end(c))
+			break;
+		c->ended_by = 0;
 	}
 }
 
@@ -250,6 +253,7 @@ int prompt_loop(struct context *c)
 	memset(&p, 0, sizeof(p));
 	p.context = c;
 	c->prompt = true;
+	c->ended_by = 0;
 	c->target = NULL;
 	sigaction(SIGINT, &action, &before);
 	if (prompt_open(&p))

@@ -21,8 +21,8 @@ enum { SLICE_NS = 100 * 1000 * 1000, AGAIN_NS = 250 * 1000 * 1000 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-/* Since question_begin(). */
-static volatile sig_atomic_t signals_seen;
+/* Since question_begin(): the first one, but SIGINT gives way to what is meant for more than the command. */
+static volatile sig_atomic_t signal_seen;
 static volatile uint64_t first_signal_ns;
 
 static uint64_t now_ns(void)
@@ -131,12 +131,12 @@ static void on_signal(int sig)
 {
 	const uint64_t now = now_ns();
 
-	(void)sig;
-	if (!signals_seen)
+	if (!signal_seen)
 		first_signal_ns = now;
 	else if (now - first_signal_ns > AGAIN_NS)
 		link_interrupted = 1;
-	signals_seen = 1;
+	if (!signal_seen || signal_seen == SIGINT)
+		signal_seen = sig;
 }
 
 /* While an answer is waited for. */
@@ -145,7 +145,7 @@ static void tick(void *arg)
 	struct question *q = arg;
 	char text[120];
 
-	if (!signals_seen || q->told)
+	if (!signal_seen || q->told)
 		return;
 	q->told = true;
 	snprintf(text, sizeof(text),
@@ -166,7 +166,7 @@ static void catch_signals(struct question *q)
 	_Static_assert(sizeof(ending_signals) / sizeof(ending_signals[0]) + 1 ==
 			       sizeof(q->before) / sizeof(q->before[0]),
 		       "one for each, and SIGPIPE");
-	signals_seen = 0;
+	signal_seen = 0;
 	for (; n < sizeof(ending_signals) / sizeof(ending_signals[0]); n++) {
 		sigaction(ending_signals[n], NULL, &q->before[n]);
 		/* what was ignored stays so: nohup */
@@ -187,6 +187,8 @@ static void restore_signals(struct question *q)
 	sigaction(SIGPIPE, &q->before[n], NULL);
 	q->c->link.tick = NULL;
 	link_interrupted = 0;
+	if (signal_seen)
+		q->c->ended_by = signal_seen;
 }
 
 /* ---------------------------------------------------------------- beginning */
@@ -275,7 +277,7 @@ int question_begin(struct question *q, struct context *c, const struct arguments
 
 bool question_going(struct question *q)
 {
-	if (signals_seen || q->c->target_ended || q->c->link.fd < 0 || ferror(stdout) ||
+	if (signal_seen || q->c->target_ended || q->c->link.fd < 0 || ferror(stdout) ||
 	    (q->begun_ns && q->duration_s > 0 && question_seconds(q) >= q->duration_s))
 		q->over = true;
 	if (reader_is_gone())
@@ -509,7 +511,7 @@ int question_end(struct question *q, int status)
 	int left, closed;
 
 	/* the terminal has shown ^C: what follows begins on a line of its own */
-	if (signals_seen && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
+	if (signal_seen && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
 		fputc('\n', stderr);
 	left = leave(q, status == EXIT_FAILED);
 	snprintf(q->c->session, sizeof(q->c->session), "%s", q->session_before);

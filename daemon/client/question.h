@@ -16,7 +16,8 @@
  *
  * Signals: from begin to end the first SIGINT, SIGTERM, SIGHUP or SIGQUIT ends question_wait(),
  * while a call at hand goes on (after half a second it is said what is waited for); the
- * second one (a quarter of a second later or more) cuts the connection, and the daemon cleans up alone. SIGPIPE is ignored: a
+ * second one (a quarter of a second later or more) cuts the connection, and the daemon cleans up alone. Any of
+ * them ends the script, too, in which the command stands (c->ended_by). SIGPIPE is ignored: a
  * reader that has gone ends question_wait().
  *
  * Output: -o FILE stands in for standard output between begin and end, so that all that

@@ -3,12 +3,15 @@
  * script.c - commands from files, from -x and -e, and from the prompt's lines.
  *
  * Owns what a line means: words as a simple shell cuts them, `#` comments, and
- * a leading `-` for a line whose failure does not end the script.
+ * a leading `-` for a line whose failure does not end the script. A signal that ends a
+ * command ends the script as well.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/client/command.h"
 #include "daemon/common/words.h"
@@ -58,6 +61,38 @@ int run_line(struct context *c, const char *line)
 	return go_on ? EXIT_DONE : status;
 }
 
+bool told_to_end(const struct context *c)
+{
+	return c->ended_by && c->ended_by != SIGINT;
+}
+
+int report_ended(struct context *c, const char *undone)
+{
+	return report_text(c, DINST_FAILED, "ended by a signal (%s): %s", strsignal(c->ended_by),
+			   undone);
+}
+
+static const char not_run[] = "what follows is not run";
+
+/* What is no file may take its time to say so: it is taken to go on. */
+static bool more_follows(FILE *file)
+{
+	bool more = false;
+	size_t size = 0;
+	char *line = NULL;
+	struct stat st;
+
+	if (fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode))
+		return true;
+	while (!more && getline(&line, &size, file) >= 0) {
+		const char *word = line + strspn(line, " \t\r\n");
+
+		more = *word && *word != '#';
+	}
+	free(line);
+	return more;
+}
+
 static int run_lines(struct context *c, FILE *file)
 {
 	int status = EXIT_DONE, one;
@@ -72,6 +107,11 @@ static int run_lines(struct context *c, FILE *file)
 			status = one;
 		else if (one != EXIT_DONE) {
 			status = one;
+			break;
+		}
+		if (c->ended_by) {
+			if (more_follows(file))
+				status = report_ended(c, not_run);
 			break;
 		}
 	}
@@ -109,6 +149,14 @@ int run_script(struct context *c, const char *path)
 	return status;
 }
 
+static bool more_given(const struct arguments *a, int from)
+{
+	for (; from < a->given_count; from++)
+		if (a->given[from].letter == 'x' || a->given[from].letter == 'e')
+			return true;
+	return false;
+}
+
 int run_given(struct context *c, const struct arguments *a)
 {
 	int status = EXIT_DONE;
@@ -126,6 +174,11 @@ int run_given(struct context *c, const struct arguments *a)
 			status = one;
 		if (one != EXIT_DONE && one != EXIT_PARTIAL)
 			break;
+		if (c->ended_by) {
+			if (more_given(a, i + 1))
+				status = report_ended(c, not_run);
+			break;
+		}
 	}
 	c->depth--;
 	return status;

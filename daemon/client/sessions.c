@@ -6,6 +6,7 @@
  * (and `exec`) start a daemon; the others have nothing to ask one that does
  * not run.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -40,7 +41,8 @@ static int attached(struct context *c, json_t *answer, const struct arguments *a
 		if (further)
 			status = further;
 	}
-	if (status == EXIT_DONE && prompt_wanted(c))
+	/* Ctrl-C drops what was still to be run: the terminal is there for what is wanted instead */
+	if ((status == EXIT_DONE || c->ended_by == SIGINT) && !told_to_end(c) && prompt_wanted(c))
 		status = prompt_loop(c);
 	return status;
 }

@@ -378,6 +378,8 @@ int watch_run(struct context *c, const struct arguments *a)
 		putchar('\n');
 	status = flush_output(c, status);
 	sigaction(SIGINT, &before, NULL);
+	if (link_interrupted)
+		c->ended_by = SIGINT;
 	link_interrupted = 0;
 	json_decref(w.params);
 	json_decref(w.before);

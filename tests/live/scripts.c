@@ -2,6 +2,8 @@
 /*
  * scripts.c - commands in a row, by one dinst: what one of them was about, or how it ended, and the next one.
  */
+#include <stdbool.h>
+
 #include "tests/live/daemon_group.h"
 
 /* A dinst that gets lines. */
@@ -167,11 +169,128 @@ static void watch_after_another(void **state)
 	assert_int_equal(o->status, 0);
 }
 
+/* ------------------------------------------------------------ ended by a signal */
+
+/* Nothing is inserted in "stays", and `ls` does not say what was known before. */
+static bool is_empty(void)
+{
+	do
+		run_dinst(o, "ls -p stays --json");
+	while (!strstr(o->out, "\"active\":0,"));
+	run_dinst(o, "read -p stays --json");
+	return o->status == 0 && !o->out[0];
+}
+
+/* Begins that, sends the signal when something is inserted, and expects this status, and these words if any. */
+static void interrupt(const char *line, int sig, int status, const char *words)
+{
+	struct script s;
+
+	begin(&s, line);
+	do {
+		nap_ms(10);
+		run_dinst(o, "ls --json");
+	} while (!strstr(o->out, "\"active\":1,"));
+	assert_int_equal(kill(s.pid, sig), 0);
+	finish(&s);
+	if (o->status != status ||
+	    (words ? !strstr(o->err, words) : strstr(o->err, "signal") != NULL))
+		fail_msg("%s, signal %d: %d: %.300s", line, sig, o->status, o->err);
+	assert_true(is_empty());
+}
+
+/* A script of these lines. */
+static const char *script_of(const char *lines)
+{
+	static char command[100];
+	char path[90];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/script", fixture_directory);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	fputs(lines, f);
+	assert_int_equal(fclose(f), 0);
+	snprintf(command, sizeof(command), "run %s", path);
+	return command;
+}
+
+#define ASKS	"hist -p stays many -d 500\n"
+#define INSERTS "insert calls /Code/calls/many -p stays\n"
+
+/* What ends a line is meant for the script: the lines behind it are not run, and it is told. */
+static void signal_ends_script(void **state)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	static const char undone[] = "what follows is not run";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		interrupt(script_of(ASKS INSERTS), signals[i], 1, undone);
+	interrupt(script_of("-" ASKS "\n# now\n" INSERTS), SIGTERM, 1, undone);
+	interrupt("attach stays -e 'hist many -d 500' -M /dev/null -e 'insert calls'", SIGTERM, 1,
+		  undone);
+	interrupt("attach stays -e 'hist many -d 500' -e 'insert calls'", SIGINT, 1, undone);
+	/* where nothing follows all is done */
+	interrupt(script_of("# one\n" ASKS "\n# end\n"), SIGTERM, 0, NULL);
+	interrupt("attach stays -e 'hist many -d 500' -n stays", SIGHUP, 0, NULL);
+}
+
+/* A script in a script is not gone on with either, by whoever has called it. */
+static void signal_ends_callers(void **state)
+{
+	char lines[200];
+
+	(void)state;
+	snprintf(lines, sizeof(lines), "attach stays -x %s/script -e 'insert calls'",
+		 fixture_directory);
+	script_of("-" ASKS);
+	interrupt(lines, SIGTERM, 1, "what follows is not run");
+	script_of(ASKS INSERTS);
+	interrupt(lines, SIGTERM, 1, "what follows is not run");
+}
+
+/* `watch` without a count goes on until somebody ends it, and the script with it. */
+static void watch_in_script(void **state)
+{
+	struct script s;
+
+	(void)state;
+	begin(&s, script_of(INSERTS "watch -p stays -i 0.05 --json\n" INSERTS));
+	do {
+		nap_ms(10);
+		read_all(s.out, o->out);
+	} while (!readings());
+	assert_int_equal(kill(s.pid, SIGINT), 0);
+	finish(&s);
+	assert_int_equal(o->status, 1);
+	run_dinst(o, "read -p stays -q --json");
+	assert_non_null(strchr(o->out, '\n'));
+	assert_null(strchr(strchr(o->out, '\n') + 1, '\n'));
+	run_dinst(o, "remove --all -p stays");
+	assert_true(is_empty());
+}
+
+/* A program that is held meanwhile goes on, and whoever was to wait for it ends without that. */
+static void signal_ends_waiting(void **state)
+{
+	char line[700], path[600];
+
+	(void)state;
+	target_path("calls", path, sizeof(path));
+	snprintf(line, sizeof(line), "exec -n waited --wait -e 'hist -p stays many -d 500' -- %s 2",
+		 path);
+	interrupt(line, SIGTERM, 1, "not waited for");
+	run_dinst(o, "detach waited --json");
+	assert_int_equal(o->status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(another_has_ended),
-		cmocka_unit_test(watch_after_another),
+		cmocka_unit_test(another_has_ended),  cmocka_unit_test(watch_after_another),
+		cmocka_unit_test(signal_ends_script), cmocka_unit_test(signal_ends_callers),
+		cmocka_unit_test(watch_in_script),    cmocka_unit_test(signal_ends_waiting),
 	};
 
 	return cmocka_run_group_tests_name("live/scripts", tests, setup_stays, teardown_stays);
