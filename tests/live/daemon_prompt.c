@@ -242,12 +242,53 @@ static void small_screen(void **state)
 	free(o);
 }
 
+/*
+ * Ctrl-C ends the command, drops those behind it, and leads to the prompt; another signal, which ends a command
+ * there, ends the prompt as well.
+ */
+static void signals(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+	char pid_text[20];
+	int terminal, status = -1;
+	pid_t pid;
+
+	(void)state;
+	snprintf(pid_text, sizeof(pid_text), "%d", (int)fixture_target);
+	screen_used = screen_seen = 0;
+	screen[0] = '\0';
+	pid = forkpty(&terminal, NULL, NULL, NULL);
+	if (pid == 0) {
+		execl(fixture_dinst, "dinst", "attach", "-n", "signalled", pid_text, "-e",
+		      "trace y", "-e", "insert calls z", (char *)NULL);
+		_exit(126);
+	}
+	if (!see(terminal, "Ctrl-C ends it"))
+		fail_msg("it does not begin: '%s'", screen);
+	assert_int_equal(write(terminal, "\003", 1), 1);
+	if (!see(terminal, "what follows is not run") || !see(terminal, "dinst signalled> "))
+		fail_msg("no prompt behind Ctrl-C: '%s'", screen);
+	run_dinst(o, "read -p signalled --json");
+	assert_string_equal(o->out, "");
+	assert_int_equal(write(terminal, "trace y\r", 8), 8);
+	if (!see(terminal, "Ctrl-C ends it"))
+		fail_msg("it does not begin: '%s'", screen);
+	assert_int_equal(kill(pid, SIGTERM), 0);
+	assert_false(see(terminal, "dinst signalled> "));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(terminal);
+	run_dinst(o, "detach signalled");
+	free(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(typing),
 		cmocka_unit_test(small_screen),
 		cmocka_unit_test(home_of_another),
+		cmocka_unit_test(signals),
 	};
 
 	return cmocka_run_group_tests_name("daemon_prompt", tests, fixture_setup, fixture_teardown);
