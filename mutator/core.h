@@ -48,8 +48,8 @@ struct place {
 	bool unmapped; /* in the target itself: detaching is under way */
 	bool full;     /* a request did not fit: the next one gets a new place */
 	bool crowded; /* what a request adds to sites of this place did not fit: nothing new of it goes here */
-	/* Private arenas: stores to switches that are sent when what they lead to has been. */
-	struct switch_store {
+	/* Private arenas: stores that are sent when what they lead to has been. */
+	struct late_store {
 		taddr_t address;
 		uint64_t value;
 	} * stores;
@@ -334,14 +334,14 @@ struct place *place_at(const struct session *s, taddr_t address);
 /* One routine may use counters of both: they are divided among CPUs alike. */
 bool place_is_alike(const struct place *a, const struct place *b);
 /*
- * Makes what was written reach the target where an arena is private; no-op for
- * shared ones. Everything new first, then the switches that lead to it: at every
- * moment in between what the target can reach is whole. In a stop.
+ * Makes what was written reach the target where arenas are private, in a stop: everything new first, then the stores
+ * that lead to it. At every moment in between what the target can reach is whole.
  */
 int place_sync(struct stop *stop, struct session *s, struct dinst_error *e);
-/* True if something was switched on or off that a private arena has not been told. */
-bool place_has_unsent(const struct session *s);
-/* place_sync() in a stop of its own, if there is anything to send. */
+/* Stores an aligned word that leads to code: at once or, in private arenas, by the next place_sync(). */
+void place_store(struct place *p, taddr_t address, uint64_t value);
+bool place_has_unsent(const struct session *s); /* such stores */
+/* place_sync() in a stop of its own, if there are any. */
 int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e);
 /* DINST_GONE, and SESSION_TAKEN, where an arena is not there any more as we made it; DINST_BUSY: it cannot be told. */
 int place_check(struct session *s, struct dinst_error *e);

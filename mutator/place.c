@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "inject/arena_place.h"
+#include "inject/fault.h"
 #include "inject/proc.h"
 #include "mutator/core.h"
 
@@ -212,15 +213,43 @@ int place_check(struct session *s, struct dinst_error *e)
 
 /* ------------------------------------------------------- private arenas */
 
+/* False if there is no memory for it. */
+static bool store_later(struct place *p, taddr_t address, uint64_t value)
+{
+	if (p->store_count == p->store_room) {
+		size_t room = p->store_room ? p->store_room * 2 : 64;
+		struct late_store *stores = realloc(p->stores, room * sizeof(*stores));
+
+		if (!stores)
+			return false;
+		p->stores = stores;
+		p->store_room = room;
+	}
+	p->stores[p->store_count++] = (struct late_store){.address = address, .value = value};
+	return true;
+}
+
+void place_store(struct place *p, taddr_t address, uint64_t value)
+{
+	uint64_t *where = heap_map(p->heap, address, sizeof(*where));
+
+	assert(where);
+	if (p->arena->mode == ARENA_PRIVATE && store_later(p, address, value))
+		return;
+	fault_point();
+	__atomic_store_n(where, value, __ATOMIC_RELEASE);
+}
+
+/* All that anything may lead to is in the target before anything does, in whichever arena: we may die in between. */
 int place_sync(struct stop *stop, struct session *s, struct dinst_error *e)
 {
 	int status = 0;
 
+	for (struct place *p = s->places; p && status >= 0; p = p->next)
+		if (!p->unmapped)
+			status = arena_sync(stop, p->arena, e);
 	for (struct place *p = s->places; p && status >= 0; p = p->next) {
-		if (p->unmapped)
-			continue;
-		status = arena_sync(stop, p->arena, e);
-		if (status < 0 || !p->store_count)
+		if (p->unmapped || !p->store_count)
 			continue;
 		for (size_t i = 0; i < p->store_count; i++)
 			memcpy(heap_map(p->heap, p->stores[i].address, sizeof(uint64_t)),

@@ -10,41 +10,19 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "inject/fault.h"
 #include "mutator/body.h"
 
 /* --------------------------------------------------------------- switch */
 
-/* A store to a private arena that has to wait; false if there is no memory for it. */
-static bool store_later(struct place *p, taddr_t address, uint64_t value)
-{
-	if (p->store_count == p->store_room) {
-		size_t room = p->store_room ? p->store_room * 2 : 64;
-		struct switch_store *stores = realloc(p->stores, room * sizeof(*stores));
-
-		if (!stores)
-			return false;
-		p->stores = stores;
-		p->store_room = room;
-	}
-	p->stores[p->store_count++] = (struct switch_store){.address = address, .value = value};
-	return true;
-}
-
 void site_turn_head(struct site *site, const struct body *head, taddr_t target)
 {
-	struct place *p = site->place;
 	const taddr_t at = head->code;
-	uint64_t value, *where;
+	uint64_t value;
 	int status = arch_switch_value(at, target, &value);
 
-	where = heap_map(p->heap, at, sizeof(*where));
 	/* Both lie in one arena: it always reaches. */
-	assert(status == ARCH_OK && where && !(at & (ARCH_SWITCH_SIZE - 1)));
-	if (p->arena->mode == ARENA_PRIVATE && store_later(p, at, value))
-		return;
-	fault_point();
-	__atomic_store_n(where, value, __ATOMIC_RELEASE);
+	assert(status == ARCH_OK && !(at & (ARCH_SWITCH_SIZE - 1)));
+	place_store(site->place, at, value);
 }
 
 void site_turn(struct site *site)

@@ -329,8 +329,8 @@ out:
 
 /* ---------------------------------------------------------------- the table */
 
-/* The word of function `id`; its table is made if need be. NULL: no memory. */
-static uint64_t *word_of(struct threads *t, uint32_t id, struct dinst_error *e)
+/* Where the word of function `id` is; its table is made if need be. 0: no memory. */
+static taddr_t word_of(struct threads *t, uint32_t id, struct dinst_error *e)
 {
 	taddr_t *table = &t->tables[id >> PAIR_UNDO_SHIFT];
 	const size_t size = UNDO_COUNT * sizeof(uint64_t);
@@ -338,13 +338,15 @@ static uint64_t *word_of(struct threads *t, uint32_t id, struct dinst_error *e)
 
 	if (!*table) {
 		if (heap_alloc_cold(t->place->heap, size, &at, e) < 0)
-			return NULL;
+			return 0;
 		memset(heap_map(t->place->heap, at, size), 0, size);
 		*table = at;
-		__atomic_store_n(&threads_shared(t)->undo[id >> PAIR_UNDO_SHIFT], at,
-				 __ATOMIC_RELEASE);
+		place_store(t->place,
+			    t->shared + offsetof(struct pair_shared, undo) +
+				    (id >> PAIR_UNDO_SHIFT) * sizeof(uint64_t),
+			    at);
 	}
-	return (uint64_t *)heap_map(t->place->heap, *table, size) + id % UNDO_COUNT;
+	return *table + id % UNDO_COUNT * sizeof(uint64_t);
 }
 
 /* What was there before goes on the queue; if there is no memory for that it stays for ever. */
@@ -382,7 +384,7 @@ static bool hold(struct threads *t, uint32_t id, const struct paired *old)
 	return true;
 }
 
-static void exchange(struct session *s, uint32_t id, const struct paired *new, uint64_t *word)
+static void exchange(struct session *s, uint32_t id, const struct paired *new, taddr_t word)
 {
 	struct paired *p = &s->threads->paired[id];
 	const struct paired old = *p;
@@ -396,7 +398,7 @@ static void exchange(struct session *s, uint32_t id, const struct paired *new, u
 	if (word && hold(s->threads, id, &old))
 		return;
 	if (word)
-		__atomic_store_n(word, new->undo, __ATOMIC_RELEASE);
+		place_store(s->threads->place, word, new->undo);
 	spend(s, &old);
 }
 
@@ -415,8 +417,8 @@ void threads_turn_undos(struct session *s)
 		return;
 	for (size_t i = 0; i < t->held_undo_count; i++)
 		/* its table was made before it was held */
-		__atomic_store_n(word_of(t, t->held_undos[i].id, &ignored),
-				 t->paired[t->held_undos[i].id].undo, __ATOMIC_RELEASE);
+		place_store(t->place, word_of(t, t->held_undos[i].id, &ignored),
+			    t->paired[t->held_undos[i].id].undo);
 	t->turned_undos = t->holding_undos;
 }
 
@@ -465,7 +467,7 @@ int threads_set_undo(struct session *s, struct place *p, uint32_t id,
 {
 	struct routine r = {.codes = codes, .count = count};
 	struct paired new = {.place = p, .code_count = count};
-	uint64_t *word;
+	taddr_t word;
 	int status = make_room_to_hold(s->threads, e);
 
 	if (status < 0)

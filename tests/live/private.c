@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "inject/fault.h"
+#include "mutator/threads_private.h"
 #include "tests/live/harness_session.h"
 
 enum { THREADS = 4, ROUNDS = 5000 };
@@ -58,6 +59,83 @@ bool __wrap_arch_switches_are_whole(void)
 {
 	asked++;
 	return !emulated && __real_arch_switches_are_whole();
+}
+
+/* ---------------------------------------------------------- what undoes */
+
+static struct session *watched; /* each write to it is looked at */
+static unsigned words_seen;
+
+int __real_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e);
+int __wrap_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e);
+
+/* The word of a function leads to its routine only when that is there, as it was written here. */
+static void expect_routine(const struct threads *t, uint32_t id)
+{
+	const struct paired *p = &t->paired[id];
+	const taddr_t table = t->tables[id >> PAIR_UNDO_SHIFT];
+	uint8_t there[512];
+	uint64_t word = 0;
+
+	if (!p->undo || !table ||
+	    target_read_some(watched->target, table + id % (1u << PAIR_UNDO_SHIFT) * sizeof(word),
+			     &word, sizeof(word)) != sizeof(word) ||
+	    word != p->undo)
+		return;
+	words_seen++;
+	assert_true(p->undo_size <= sizeof(there));
+	assert_int_equal(target_read_some(watched->target, word, there, p->undo_size),
+			 p->undo_size);
+	assert_memory_equal(there, heap_map(p->place->heap, p->undo, p->undo_size), p->undo_size);
+}
+
+int __wrap_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e)
+{
+	const int status = __real_stop_write(s, address, from, size, e);
+
+	for (uint32_t id = 0; watched && watched->threads && id < watched->threads->next_id; id++)
+		expect_routine(watched->threads, id);
+	return status;
+}
+
+static unsigned insert_timer(struct session *s, const char *metric, const char *focus)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+	unsigned id;
+
+	if (request_insert(s, metric, &focus, 1, &(struct insert_options){0}, &result, &e) < 0)
+		fail_msg("%s of %s: %s", metric, focus, e.text);
+	id = result.instances[0]->id;
+	free(result.instances);
+	return id;
+}
+
+/* fear B8, G1: what undoes an activation is in the target before anything leads there, also where it is another arena */
+static void test_undo_comes_first(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, "1");
+	unsigned second;
+
+	session_insert(s, "tiny");
+	/* The state of threads is in the arena of the library. */
+	insert_timer(s, "latency", "/Code/libc.so.6/puts");
+	assert_non_null(s->places->next);
+	words_seen = 0;
+	watched = s;
+	insert_timer(s, "latency", "many");
+	second = insert_timer(s, "wall_inclusive", "many");
+	session_go(h, ROUNDS);
+	session_remove(s, second);
+	session_flush_all(s);
+	watched = NULL;
+	assert_true(words_seen > 0);
+	session_go(h, ROUNDS);
+	end(h, s);
 }
 
 /* fear C7: an emulated processor may execute half of a changed jump: code is changed in stops only, and it is noted why */
@@ -370,10 +448,15 @@ static void test_death_with_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_exact_counts),    CASE(test_emulated),
-		CASE(test_second_snippet),  CASE(test_churn),
-		CASE(test_one_of_two),	    CASE(test_limit),
-		CASE(test_deaths),	    CASE(test_death_before_anything_is_written),
+		CASE(test_exact_counts),
+		CASE(test_undo_comes_first),
+		CASE(test_emulated),
+		CASE(test_second_snippet),
+		CASE(test_churn),
+		CASE(test_one_of_two),
+		CASE(test_limit),
+		CASE(test_deaths),
+		CASE(test_death_before_anything_is_written),
 		CASE(test_death_with_many),
 	};
 
