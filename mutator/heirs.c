@@ -6,7 +6,6 @@
  * header of an arena says who made it. It is their own word; what is done with it is what any
  * repair of them would do.
  */
-#include <dirent.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,27 +14,31 @@
 #include "inject/proc.h"
 #include "mutator/core.h"
 
-static bool has_from(const struct target *t, pid_t maker, uint64_t start)
+enum { LISTINGS = 64 }; /* of all processes, until one finds nobody */
+
+/* 1, 0, or why nobody can tell. */
+static int has_from(const struct target *t, pid_t maker, uint64_t start, struct dinst_error *e)
 {
 	struct arena_found found[ARENAS_MOST];
-	struct dinst_error ignored = {0};
-	int count = arena_find(t, found, ARENAS_MOST, &ignored);
+	int count = arena_find(t, found, ARENAS_MOST, e);
 
 	for (int i = 0; i < count; i++)
 		if (found[i].owner == maker && found[i].owner_start == start &&
 		    (!found[i].owner_space || found[i].owner_space == pid_space_own()))
-			return true;
-	return false;
+			return 1;
+	return count < 0 ? count : 0;
 }
 
-/* Its whole family, then, is taken care of with it. Negative: it may have something, and nobody can look now. */
+/*
+ * Its whole family, then, is taken care of with it. 1: it had something; negative: it may have, and nobody can look now.
+ */
 static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned milliseconds,
 		     struct leftovers *result, struct dinst_error *e)
 {
 	struct dinst_error ignored = {0}, why = {0};
 	struct leftovers own = {0};
 	struct target *t;
-	int status = arena_may_be_in(pid, e);
+	int has, status = arena_may_be_in(pid, e);
 
 	if (status <= 0)
 		return status;
@@ -45,7 +48,8 @@ static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned millisecon
 		return dinst_fail_text(e, DINST_BUSY, why.text);
 	if (status < 0)
 		return 0;
-	if (has_from(t, maker, start)) {
+	has = has_from(t, maker, start, &why);
+	if (has > 0) {
 		status = leftovers_clean(t, milliseconds, &own, &ignored);
 		result->patches += own.patches;
 		result->restored += own.restored;
@@ -57,31 +61,45 @@ static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned millisecon
 			result->stop_ns = own.stop_ns;
 		if (target_alive(t))
 			result->arenas_left += status < 0 ? 1 : own.arenas_left;
+	} else if (has < 0) {
+		has = target_alive(t) ? dinst_fail_text(e, DINST_BUSY, why.text) : 0;
 	}
 	target_close(t);
-	return 0;
+	return has;
+}
+
+/* Those that have not been looked at. *more: some had something, and may have left a child behind while it was taken out. */
+static int clean_new(struct proc_looks *looks, pid_t maker, uint64_t start, unsigned milliseconds,
+		     bool *more, struct leftovers *result, struct dinst_error *e)
+{
+	int status = 0, one;
+	pid_t pid;
+
+	*more = false;
+	if (proc_looks_begin(looks))
+		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
+	/* One that cannot be looked at is no reason to leave the others. */
+	while ((pid = proc_looks_next(looks)) > 0) {
+		one = clean_one(pid, maker, start, milliseconds, result, e);
+		*more = *more || one > 0;
+		if (one < 0)
+			status = DINST_BUSY;
+	}
+	if (pid)
+		status = dinst_fail_errno(e, DINST_BUSY, -pid, "cannot list all processes");
+	return status;
 }
 
 int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
 			  struct leftovers *result, struct dinst_error *e)
 {
-	struct dirent *entry;
-	DIR *proc = opendir("/proc");
-	int status = 0, error = 0;
+	struct proc_looks looks = {0};
+	bool more = true;
+	int status = 0;
 
 	*result = (struct leftovers){0};
-	if (!proc)
-		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
-	while ((entry = proc_next(proc, &error))) {
-		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		/* One that cannot be looked at is no reason to leave the others. */
-		if (pid > 0 && pid != getpid() &&
-		    clean_one(pid, maker, start, milliseconds, result, e) < 0)
-			status = DINST_BUSY;
-	}
-	closedir(proc);
-	if (error)
-		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
+	for (unsigned n = 0; n < LISTINGS && more && !status; n++)
+		status = clean_new(&looks, maker, start, milliseconds, &more, result, e);
+	proc_looks_release(&looks);
 	return status;
 }
