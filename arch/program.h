@@ -171,7 +171,8 @@ enum { ARCH_PROGRAM_OPS = 640, ARCH_PROGRAM_VALUES = 448, ARCH_PROGRAM_LABELS = 
  * activation (struct pair_entry), by whoever puts programs together:
  *   ARCH_VALUE_ACTIVATION  at an entry the address of its pair_entry, 0 if it
  *                          is not kept; at an exit 1 if its entry was found, else 0
- *   ARCH_VALUE_START       at an exit the entry's start word
+ *   ARCH_VALUE_START       at an exit the entry's start word; at an entry only where that was before
+ *                          the program came, and we interpret it
  */
 enum { ARCH_VALUE_ACTIVATION = 1, ARCH_VALUE_START = 2, ARCH_VALUE_FIRST = 3 };
 

@@ -177,6 +177,17 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 	}
 }
 
+/* As in the record; `a` may be none that has an entry there. */
+static uint64_t start_of(const struct late_record *r, const struct activation *a)
+{
+	const uint8_t *record = (const uint8_t *)r->tables->record;
+	struct pair_entry entry = {0};
+
+	if (a->entry)
+		memcpy(&entry, record + (a->entry - r->at), sizeof(entry));
+	return entry.start;
+}
+
 bool late_run(const struct late_record *r, struct late_past *past, const struct activation *a,
 	      const struct arch_program *program)
 {
@@ -189,6 +200,7 @@ bool late_run(const struct late_record *r, struct late_past *past, const struct 
 		return false;
 	/* It is only asked whether there is one. */
 	values[ARCH_VALUE_ACTIVATION] = a->entry ? a->entry : a->entering;
+	values[ARCH_VALUE_START] = start_of(r, a);
 	return arch_program_run(program, &machine, values);
 }
 

@@ -115,8 +115,9 @@ static void compile_all(struct compiler *c, const struct compile_uses *uses)
 	if (gated) {
 		c->activation = true;
 		compile_if_constant(c, ARCH_TEST_EQ, ARCH_VALUE_ACTIVATION, 0, end);
-		/* A level counts what a forked child has inherited in its parent, once. */
-		if (c->q->sampled && c->q->placement->kind == POINT_EXIT)
+		/* A level counts what a forked child has inherited in its parent, once. What just enters is none. */
+		if (c->q->sampled &&
+		    (c->q->placement->kind == POINT_EXIT || c->q->mode == COMPILE_CATCH_UP))
 			compile_if_constant(c, ARCH_TEST_EQ, ARCH_VALUE_START,
 					    (int64_t)PAIR_INHERITED, end);
 	}

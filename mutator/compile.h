@@ -65,7 +65,8 @@ struct compile_request {
 	bool tail_exit;		     /* the exit is a jump to another function: no $return */
 	/*
 	 * The metric's style is SampledFunction: what `v++` and `v--` do at entries and
-	 * exits belongs to the activation, like a flag, and is caught up and undone.
+	 * exits belongs to the activation, like a flag, and is caught up and undone; of what a forked
+	 * child has inherited, in its parent only.
 	 */
 	bool sampled;
 	enum compile_mode mode;

@@ -402,6 +402,27 @@ static void test_child(void **state)
 	end(h, s, false);
 }
 
+/* fear D7, G1: what a child has inherited is active once, in its parent, also if the request comes afterwards */
+static void test_inherited_before(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	insert(s, "spent", "nest", NULL);
+	for (unsigned turn = 0; turn < 3; turn++) {
+		struct instance *nest;
+
+		expect(h, "family", "forked");
+		nest = insert(s, "now", "nest", NULL);
+		assert_int_equal(nest->unwalked, 0);
+		assert_int_equal(value(nest), 2);
+		expect(h, "go on", "done 7");
+		assert_int_equal(value(nest), 0);
+		removed(s, nest);
+	}
+	end(h, s, false);
+}
+
 /* Five hundred threads: what they are kept waiting for is bounded. */
 /* fear G9, K2: 500 threads ten frames deep are caught up with; the stop is bounded, and told */
 static void test_many_threads(void **state)
@@ -441,6 +462,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_before_rseq, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_churn, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_child, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_inherited_before, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_many_threads, harness_setup, harness_teardown),
 	};
 

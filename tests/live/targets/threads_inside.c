@@ -17,12 +17,14 @@
  *   fibers N    two coroutines in turn, N times: each is in fiber_work(), and calls leaf(); "done"
  *   churn N     N threads one after the other, each through nest(3); "done"
  *   child       inside of nest(2) forks; the child returns first; "done STATUS"
+ *   family      the same, and both stay inside, "forked", up to the next line
  * Exits with 1 if a result was wrong.
  */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +44,7 @@ static jmp_buf back;
 static pthread_t threads[1024];
 static unsigned thread_count;
 static int deep;
+static bool staying;
 
 KEEP unsigned long leaf(unsigned long n)
 {
@@ -75,11 +78,26 @@ KEEP int nest(int depth, enum what what);
 
 static int fork_inside(void)
 {
-	int status = -1;
-	pid_t pid = fork();
+	char line[128];
+	int status = -1, ends[2];
+	pid_t pid;
 
-	if (pid == 0)
+	if (pipe(ends))
+		exit(1);
+	pid = fork();
+	if (pid == 0) {
+		close(ends[1]);
+		if (read(ends[0], line, 1))
+			wrong = 1;
 		return -1; /* the child goes back through nest(), and ends in main() */
+	}
+	if (staying) {
+		puts("forked");
+		if (!fgets(line, sizeof(line), stdin))
+			exit(1);
+	}
+	close(ends[0]);
+	close(ends[1]);
 	waitpid(pid, &status, 0);
 	return status;
 }
@@ -329,9 +347,11 @@ static void run(const char *line)
 		puts("done");
 	} else if (sscanf(line, "churn %d", &a) == 1) {
 		churn(a);
-	} else if (!strcmp(line, "child")) {
-		const int status = nest(2, FORK);
+	} else if (!strcmp(line, "child") || !strcmp(line, "family")) {
+		int status;
 
+		staying = !strcmp(line, "family");
+		status = nest(2, FORK);
 		if (status == -1)
 			_exit(wrong ? 8 : 7);
 		printf("done %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
