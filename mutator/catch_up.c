@@ -72,90 +72,6 @@ static const struct threads_function *function_at(const struct catching *c, tadd
 
 /* ------------------------------------------------------- where a thread is */
 
-static const struct site *site_in(const struct site *site, taddr_t pc)
-{
-	const bool inside = pc - site->base < site->base_size ||
-			    (site->head && body_contains(site->head, pc)) ||
-			    (site->body && body_contains(site->body, pc)) ||
-			    (site->move && body_contains(site->move->old, pc));
-
-	return inside ? site : NULL;
-}
-
-/* The site that the pc in our own code belongs to. */
-static const struct site *site_of(const struct session *s, taddr_t pc)
-{
-	for (const struct body *b = s->spent; b; b = b->next)
-		if (body_contains(b, pc))
-			return b->site;
-	for (const struct site *site = site_next(s, NULL); site; site = site_next(s, site))
-		if (site_in(site, pc))
-			return site;
-	for (const struct site *site = s->retired; site; site = site->next_queued)
-		if (site_in(site, pc))
-			return site;
-	return NULL;
-}
-
-/* At its switch, or that of a head which has moved: both lead to where the entry is. */
-static bool is_at_switch(const struct session *s, const struct site *site, taddr_t pc)
-{
-	if ((site->head && pc == site->head->code) || (site->move && pc == site->move->old->code))
-		return true;
-	for (const struct body *b = s->spent; b; b = b->next)
-		if (b->is_head && b->site == site && pc == b->code)
-			return true;
-	return false;
-}
-
-/* What is linked to the function's exits at instructions from `first` to `last` runs in new code only. */
-static bool leaves_unseen(const struct site *site, uint32_t id, taddr_t first, taddr_t last)
-{
-	struct arch_insn insns[WINDOW_INSNS_MAX];
-	const size_t count = site_instructions(site, insns);
-
-	for (const struct link *l = site->first_link; l; l = l->next)
-		if (l->kind == POINT_EXIT && l->snippet.pair == id && l->insn < count &&
-		    insns[l->insn].address >= first && insns[l->insn].address <= last)
-			return true;
-	return false;
-}
-
-/*
- * True if what leaves_unseen() says of one that goes on from `first` depends on a branch, which the thread
- * has not come to yet: that may lead to code in which its exit is seen.
- */
-static bool leaves_perhaps(const struct site *site, uint32_t id, taddr_t first)
-{
-	struct arch_insn insns[WINDOW_INSNS_MAX];
-	const size_t count = site_instructions(site, insns);
-
-	for (size_t i = 0; i < count; i++)
-		if (insns[i].flow == ARCH_FLOW_BRANCH && insns[i].address >= first &&
-		    leaves_unseen(site, id, insns[i].address, UINT64_MAX))
-			return true;
-	return false;
-}
-
-bool threads_leaves_perhaps(struct session *s, const struct threads_function *functions,
-			    size_t count, taddr_t pc)
-{
-	const struct site *site;
-	size_t pushed;
-	taddr_t home;
-
-	if (!site_home(s, pc, &home, &pushed))
-		return false;
-	site = site_of(s, pc);
-	if (!site || !site->held || is_at_switch(s, site, pc))
-		return false;
-	for (size_t i = 0; i < count; i++)
-		if (home >= functions[i].start && home < functions[i].end &&
-		    leaves_perhaps(site, functions[i].id, home))
-			return true;
-	return false;
-}
-
 /*
  * True if the frame is one of an activation whose entry was not seen and whose
  * exit will be. At its first instruction it has not entered, unless it stands in
@@ -170,15 +86,15 @@ static bool is_alive(struct catching *c, const struct stack_frame *frame,
 		return true;
 	if (!frame->is_inside)
 		return frame->home >= f->body;
-	site = site_of(c->session, frame->pc);
+	site = late_site_of(c->session, frame->pc);
 	if (!site)
 		return false;
-	if (is_at_switch(c->session, site, frame->pc))
+	if (late_is_at_switch(c->session, site, frame->pc))
 		return frame->home >= f->body;
 	if (site->body && body_contains(site->body, frame->pc))
 		return frame->home >= f->body;
-	c->unsure |= leaves_perhaps(site, f->id, frame->home);
-	return !leaves_unseen(site, f->id, frame->home, UINT64_MAX);
+	c->unsure |= late_leaves_perhaps(site, f->id, frame->home);
+	return !late_leaves_unseen(site, f->id, frame->home, UINT64_MAX);
 }
 
 /* The site whose code as it was before the frame is in; NULL: from there on all that is new runs. */
@@ -188,8 +104,8 @@ static const struct site *old_site(const struct catching *c, const struct stack_
 
 	if (!frame->is_inside)
 		return late_passed(c->session, frame->home);
-	site = site_of(c->session, frame->pc);
-	return !site || is_at_switch(c->session, site, frame->pc) ||
+	site = late_site_of(c->session, frame->pc);
+	return !site || late_is_at_switch(c->session, site, frame->pc) ||
 			       (site->body && body_contains(site->body, frame->pc))
 		       ? NULL
 		       : site;
@@ -384,14 +300,14 @@ static void add_own(struct catching *c, const struct stop_thread *t)
 	if (!site_home(c->session, pc, &home, &pushed))
 		return;
 	f = function_at(c, home);
-	site = f && !f->fresh ? site_of(c->session, pc) : NULL;
-	if (!site || is_at_switch(c->session, site, pc) ||
+	site = f && !f->fresh ? late_site_of(c->session, pc) : NULL;
+	if (!site || late_is_at_switch(c->session, site, pc) ||
 	    (site->body && body_contains(site->body, pc)))
 		return;
 	sp = arch_sp(&t->regs) + pushed;
-	c->unsure |= leaves_perhaps(site, f->id, home);
-	if (leaves_unseen(site, f->id, home, UINT64_MAX))
-		take_out(c, f->id, sp, leaves_unseen(site, f->id, home, home));
+	c->unsure |= late_leaves_perhaps(site, f->id, home);
+	if (late_leaves_unseen(site, f->id, home, UINT64_MAX))
+		take_out(c, f->id, sp, late_leaves_unseen(site, f->id, home, home));
 	else if (home < f->body && !has(c, pair_tag(sp, f->id)) && c->count < ACTIVATIONS_MAX)
 		c->found[c->count++] = (struct activation){.sp = sp, .id = f->id, .entering = true};
 }

@@ -60,7 +60,19 @@ taddr_t late_call_of(const struct session *s, const struct threads_late *late, s
 /* The site of which a thread that stands there, in the target's own code, has gone past the beginning; or NULL. */
 const struct site *late_passed(const struct session *s, taddr_t at);
 
-/* Where the frame is; of who stands before the near jump that a short one has led to: where that one is. */
+/* catch_up_sites.c: the site that the pc in our own code belongs to. */
+const struct site *late_site_of(const struct session *s, taddr_t pc);
+/* At its switch, or that of a head which has moved: both lead to where the entry is. */
+bool late_is_at_switch(const struct session *s, const struct site *site, taddr_t pc);
+/* What is linked to the function's exits at instructions from `first` to `last` runs in new code only. */
+bool late_leaves_unseen(const struct site *site, uint32_t id, taddr_t first, taddr_t last);
+/*
+ * True if what late_leaves_unseen() says of one that goes on from `first` depends on a branch, which the thread
+ * has not come to yet: that may lead to code in which its exit is seen.
+ */
+bool late_leaves_perhaps(const struct site *site, uint32_t id, taddr_t first);
+
+/* catch_up_calls.c: where the frame is; of who stands before the near jump that a short one has led to: where that one is. */
 taddr_t late_home(const struct session *s, const struct stack_frame *frame);
 
 /* catch_up_before.c: a thread's words as they were when one of its activations began. NULL: no memory. */
