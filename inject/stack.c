@@ -523,3 +523,11 @@ pid_t snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stac
 			return shot->threads[i].tid;
 	return 0;
 }
+
+bool snapshot_handles(const struct snapshot *shot, pid_t tid)
+{
+	for (size_t i = 0; i < shot->thread_count; i++)
+		if (shot->threads[i].tid == tid)
+			return shot->threads[i].frames || shot->threads[i].partial;
+	return false;
+}

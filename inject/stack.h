@@ -92,6 +92,9 @@ size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home hom
 pid_t snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stack_range *ranges,
 		       size_t count);
 
+/* True if the thread may be in a signal's handler: what looks like a signal frame is on its stacks, or can be. */
+bool snapshot_handles(const struct snapshot *shot, pid_t tid);
+
 /* True if something that is parked leads into one of the ranges, or may: snapshot_touches() knows threads only. */
 bool snapshot_parks(const struct snapshot *shot, const struct stack_range *ranges, size_t count);
 

@@ -22,6 +22,7 @@ struct catching {
 	size_t function_count;
 	const struct threads_late *late;
 	size_t late_count;
+	bool by_frames; /* something may be alive that no record has, or it depends on calls */
 	uint8_t *known; /* by number: paired before, and among the functions */
 	struct stack_range *ranges;
 	size_t range_count;
@@ -35,6 +36,7 @@ struct catching {
 	size_t count;
 	long open; /* number of the one whose stack pointer the next frame tells; -1 */
 	bool in_use;
+	bool seen;   /* all that is on its own stack: what was not seen there has ended */
 	bool unsure; /* of an activation nobody can tell whether its exit will be seen */
 };
 
@@ -203,17 +205,17 @@ static void add_known(struct catching *c, const struct pair_entry *entry)
 
 /*
  * What the record has of functions that were paired before. What is below the
- * thread's stack pointer on its own stack has ended, and where the stack was
- * walked, what is there and was not seen.
+ * thread's stack pointer on its own stack has ended, and where all that is there
+ * was seen, what was not.
  */
-static void add_recorded(struct catching *c, taddr_t sp, bool walked)
+static void add_recorded(struct catching *c, taddr_t sp)
 {
 	const struct pair_record *record = c->tables.record;
 	const uint64_t here = sp << PAIR_ID_BITS;
 	const bool at_home = here - record->lo < record->size;
 	size_t elsewhere;
 
-	for (size_t i = 0; !walked && i < record->depth / sizeof(struct pair_entry); i++)
+	for (size_t i = 0; !c->seen && i < record->depth / sizeof(struct pair_entry); i++)
 		if (!at_home || record->home[i].tag >= here)
 			add_known(c, &record->home[i]);
 	elsewhere = c->count;
@@ -251,22 +253,31 @@ static bool run_late(const struct catching *c, const struct late_record *r, bool
 	return ran;
 }
 
+/*
+ * What records have can be taken from there, unless a handler goes back to code of ours as it was: what was new
+ * there then does not run.
+ */
+static bool is_to_be_walked(const struct catching *c, const struct stop_thread *t)
+{
+	return c->walk && (c->by_frames || snapshot_handles(c->shot, t->tid)) &&
+	       snapshot_touches(c->shot, t->tid, c->ranges, c->range_count);
+}
+
 /* True if its stack was walked to its start, or need not be. */
 static bool walk_thread(struct catching *c, const struct stop_thread *t)
 {
 	c->count = 0;
 	c->open = -1;
 	c->in_use = c->unsure = false;
-	if (!c->walk || !snapshot_touches(c->shot, t->tid, c->ranges, c->range_count))
+	c->seen = c->by_frames;
+	if (!is_to_be_walked(c, t))
 		return true;
-	if (stack_walk_thread(c->walk, t->tid, look_at_frame, c)) {
-		/* Nobody called the outermost frame. */
-		if (c->open >= 0)
-			c->count--;
-		return true;
-	}
-	c->count = 0;
-	return false;
+	c->seen = stack_walk_thread(c->walk, t->tid, look_at_frame, c);
+	if (!c->seen)
+		c->count = 0;
+	else if (c->open >= 0)
+		c->count--; /* nobody called the outermost frame */
+	return c->seen;
 }
 
 /*
@@ -327,8 +338,8 @@ static void catch_up_thread(struct catching *c, const struct stop_thread *t, siz
 			     threads_is_in_routine(c->session, arch_pc(&t->regs));
 		return;
 	}
-	add_recorded(c, arch_sp(&t->regs), walked && c->walk);
-	if (!walked || !c->walk)
+	add_recorded(c, arch_sp(&t->regs));
+	if (!c->seen)
 		add_own(c, t);
 	*unwalked += !walked || c->unsure || threads_is_in_routine(c->session, arch_pc(&t->regs));
 	if (!c->count)
@@ -354,7 +365,7 @@ static bool collect_ranges(struct catching *c)
 	c->ranges = calloc(c->function_count + count_places(c->session) + 1, sizeof(*c->ranges));
 	if (!c->ranges)
 		return false;
-	for (size_t i = 0; i < c->function_count; i++)
+	for (size_t i = 0; c->by_frames && i < c->function_count; i++)
 		c->ranges[c->range_count++] =
 			(struct stack_range){/* A call may be the last instruction. */
 					     .lo = c->sorted[i]->start,
@@ -386,25 +397,25 @@ static bool is_ordinary(const struct stop_thread *t)
 static int prepare(struct catching *c, const struct threads_function *functions,
 		   struct dinst_error *e)
 {
-	bool walk = is_call(c);
 	int status = 0;
 
 	c->sorted = calloc(c->function_count + 1, sizeof(const struct threads_function *));
 	c->known = calloc(PAIR_ID_MASK + 1, 1);
 	c->found = calloc(ACTIVATIONS_MAX, sizeof(*c->found));
 	c->past = late_past_new();
+	c->by_frames = is_call(c);
 	if (!c->sorted || !c->known || !c->found || !c->past)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	for (size_t i = 0; i < c->function_count; i++) {
 		c->sorted[i] = &functions[i];
 		c->known[functions[i].id & PAIR_ID_MASK] |= !functions[i].fresh;
-		walk |= functions[i].fresh;
+		c->by_frames |= functions[i].fresh;
 	}
 	qsort(c->sorted, c->function_count, sizeof(const struct threads_function *), by_start);
 	if (!threads_tables_read(&c->tables, c->session->threads, stop_target(c->stop)))
 		return dinst_fail(e, DINST_FAILED, "the per-thread state of %d cannot be read",
 				  (int)target_pid(stop_target(c->stop)));
-	if (!walk)
+	if (!c->by_frames && !c->late_count)
 		return 0;
 	if (!collect_ranges(c))
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");

@@ -231,6 +231,42 @@ static void test_spinning(void **state)
 }
 
 /*
+ * fear E3: a handler of a signal that has come in the middle of what was inserted is running when the next request
+ * for the same function comes: it goes back to code as it was, and where that is the way out the function does
+ * not count as one that is active
+ */
+static void test_caught(void **state)
+{
+	enum { TURNS = 40 };
+
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned known = 0;
+
+	insert(s, "spent", "leaf", NULL);
+	for (unsigned turn = 0; turn < TURNS; turn++) {
+		struct instance *leaf;
+		size_t unknown;
+
+		expect(h, "alone", "held");
+		expect(h, "catch", "caught");
+		leaf = insert(s, "now", "leaf", NULL);
+		unknown = leaf->unwalked;
+		assert_in_range(value(leaf), 0, 1);
+		harness_send(h, "stop\n");
+		assert_non_null(harness_line(h, HARNESS_ANSWER_MS));
+		/* In a routine that many functions share nobody knows by which of them. */
+		if (!unknown)
+			assert_int_equal(value(leaf), 0);
+		known += !unknown;
+		removed(s, leaf);
+	}
+	print_message("a handler was above our code %u times, known where in %u\n", TURNS, known);
+	assert_true(known > 0);
+	end(h, s, true);
+}
+
+/*
  * fear E3: a function in whose callee a thread runs our code when the request comes is left by a jump: it
  * is not active any more, as any other
  */
@@ -456,6 +492,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_words_are_clean, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_spinning, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_caught, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_leaps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_jumps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fibers, harness_setup, harness_teardown),

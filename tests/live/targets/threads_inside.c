@@ -9,6 +9,9 @@
  *               that lies above the thread's own; "held"
  *   free        they go back; "done"
  *   spin N      N threads are in outer(), which calls leaf() all the time; "held"
+ *   alone       the same with one thread, whose stack is cleared when it has ended; "held"
+ *   catch       this one is interrupted in code that is of no file, by a signal whose handler is in
+ *               held(); "caught"
  *   stop        they go back; "done N", N being how often leaf() was called in all
  *   leap N      N threads are in leaper(), which calls leaf() all the time; "held"
  *   land        they leave it by longjmp, and go through nest(); "done"
@@ -20,6 +23,7 @@
  *   family      the same, and both stay inside, "forked", up to the next line
  * Exits with 1 if a result was wrong.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -33,6 +37,12 @@
 #include <unistd.h>
 
 #define KEEP __attribute__((noinline, noclone))
+
+#if defined(__x86_64__)
+#define INTERRUPTED(context) ((context)->uc_mcontext.gregs[REG_RIP])
+#else
+#define INTERRUPTED(context) ((context)->uc_mcontext.pc)
+#endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -210,6 +220,11 @@ static void *spin_thread(void *arg)
 	return (void *)outer((unsigned long)arg);
 }
 
+static void *alone_thread(void *arg)
+{
+	return spin_thread(arg);
+}
+
 static void *churn_thread(void *arg)
 {
 	checked_nest(3, NOTHING);
@@ -223,7 +238,7 @@ static void start(unsigned count, void *(*work)(void *))
 	released = 0;
 	thread_count = count < 1024 ? count : 1024;
 	pthread_attr_init(&attributes);
-	if (work == above_thread)
+	if (work == above_thread || work == alone_thread)
 		pthread_attr_setstack(&attributes, two_stacks, STACK);
 	else
 		pthread_attr_setstacksize(&attributes, STACK);
@@ -237,6 +252,35 @@ static void start(unsigned count, void *(*work)(void *))
 	puts("held");
 }
 
+/* In no module's code, hence in what somebody has put there. */
+static void hold_outside(int number, siginfo_t *info, void *context)
+{
+	const ucontext_t *interrupted = context;
+	Dl_info module;
+
+	(void)number;
+	(void)info;
+	if (!dladdr((void *)INTERRUPTED(interrupted), &module))
+		held();
+}
+
+static void catch_outside(void)
+{
+	const struct sigaction action = {.sa_sigaction = hold_outside, .sa_flags = SA_SIGINFO};
+	bool caught = false;
+
+	if (sigaction(SIGUSR1, &action, NULL))
+		exit(1);
+	while (!caught) {
+		pthread_kill(threads[0], SIGUSR1);
+		usleep(300);
+		pthread_mutex_lock(&lock);
+		caught = inside > thread_count;
+		pthread_mutex_unlock(&lock);
+	}
+	puts("caught");
+}
+
 static void release(void)
 {
 	pthread_mutex_lock(&lock);
@@ -246,6 +290,8 @@ static void release(void)
 	for (unsigned i = 0; i < thread_count; i++)
 		pthread_join(threads[i], NULL);
 	thread_count = inside = 0;
+	/* What a handler has left of where it returns to might be something that is kept to be run. */
+	memset(two_stacks, 0, sizeof(two_stacks));
 }
 
 /* ---------------------------------------------------------------- fibers */
@@ -329,6 +375,11 @@ static void run(const char *line)
 		start((unsigned)a, spin_thread);
 	} else if (sscanf(line, "leap %d", &a) == 1) {
 		start((unsigned)a, leap_thread);
+	} else if (!strcmp(line, "alone")) {
+		leaves = own_leaves = 0;
+		start(1, alone_thread);
+	} else if (!strcmp(line, "catch")) {
+		catch_outside();
 	} else if (!strcmp(line, "free") || !strcmp(line, "land")) {
 		release();
 		puts("done");
