@@ -34,7 +34,8 @@ struct catching {
 	/* Of the thread that is looked at. */
 	struct activation *found;
 	size_t count;
-	long open; /* number of the one whose stack pointer the next frame tells; -1 */
+	long open;	   /* number of the one whose stack pointer the next frame tells; -1 */
+	taddr_t outermost; /* the last frame's stack pointer; 0: it was not walked */
 	bool in_use;
 	bool seen;   /* all that is on its own stack: what was not seen there has ended */
 	bool unsure; /* of an activation nobody can tell whether its exit will be seen */
@@ -151,6 +152,7 @@ static bool look_at_frame(void *arg, const struct stack_frame *there)
 	if (c->open >= 0)
 		c->found[c->open].sp = frame->sp - arch_call_pushes;
 	c->open = -1;
+	c->outermost = frame->sp;
 	c->in_use |= frame->is_inside;
 	if (!f || !is_alive(c, frame, f))
 		return true;
@@ -175,14 +177,13 @@ static int by_sp(const void *a, const void *b)
 	return x->sp > y->sp ? -1 : x->sp < y->sp;
 }
 
-/* The walk has told them the other way round. A signal's stack may lie anywhere. */
-static void outermost_first(struct catching *c)
+static void turn_round(struct activation *a, size_t count)
 {
-	for (size_t i = 0; i < c->count / 2; i++) {
-		const struct activation kept = c->found[i];
+	for (size_t i = 0; i < count / 2; i++) {
+		const struct activation kept = a[i];
 
-		c->found[i] = c->found[c->count - 1 - i];
-		c->found[c->count - 1 - i] = kept;
+		a[i] = a[count - 1 - i];
+		a[count - 1 - i] = kept;
 	}
 }
 
@@ -213,11 +214,16 @@ static void add_recorded(struct catching *c, taddr_t sp)
 	const struct pair_record *record = c->tables.record;
 	const uint64_t here = sp << PAIR_ID_BITS;
 	const bool at_home = here - record->lo < record->size;
+	const size_t walked = c->count;
 	size_t elsewhere;
 
 	for (size_t i = 0; !c->seen && i < record->depth / sizeof(struct pair_entry); i++)
 		if (!at_home || record->home[i].tag >= here)
 			add_known(c, &record->home[i]);
+	/* What a coroutine's stack has has begun further in. */
+	turn_round(c->found, walked);
+	turn_round(c->found + walked, c->count - walked);
+	turn_round(c->found, c->count);
 	elsewhere = c->count;
 	for (size_t i = 0; i < PAIR_OTHER; i++)
 		add_known(c, &record->other[i]);
@@ -268,6 +274,7 @@ static bool walk_thread(struct catching *c, const struct stop_thread *t)
 {
 	c->count = 0;
 	c->open = -1;
+	c->outermost = 0;
 	c->in_use = c->unsure = false;
 	c->seen = c->by_frames;
 	if (!is_to_be_walked(c, t))
@@ -326,14 +333,19 @@ static void add_own(struct catching *c, const struct stop_thread *t)
 static void catch_up_thread(struct catching *c, const struct stop_thread *t, size_t *threads,
 			    size_t *unwalked)
 {
-	const bool walked = walk_thread(c, t),
-		   interrupted = place_at(c->session, arch_pc(&t->regs)) != NULL;
+	const bool interrupted = place_at(c->session, arch_pc(&t->regs)) != NULL;
 	struct late_record r = {.stop = c->stop, .session = c->session, .tables = &c->tables};
+	bool walked = walk_thread(c, t), has_record;
 
-	outermost_first(c);
+	/* The walk has told them the other way round. A signal's stack may lie anywhere. */
+	turn_round(c->found, c->count);
 	r.in_use = !walked || c->in_use || interrupted;
 	/* Who has no record may be just making one, in the code that it comes in by. */
-	if (!late_record_find(&r, t, c->count != 0)) {
+	has_record = late_record_find(&r, t, c->count != 0);
+	/* Where a coroutine begins, its thread's own stack has not been looked at. */
+	if (c->outermost && late_record_is_elsewhere(&r, c->outermost))
+		walked = c->seen = false;
+	if (!has_record) {
 		*unwalked += !walked || c->count || c->unsure ||
 			     threads_is_in_routine(c->session, arch_pc(&t->regs));
 		return;

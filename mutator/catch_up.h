@@ -42,6 +42,8 @@ bool late_record_find(struct late_record *r, const struct stop_thread *thread, b
  */
 bool late_record_enter(struct late_record *r, struct activation *a, size_t count);
 
+/* Of the thread that was looked for: true if it is known where its own stack is, and `sp` is not in that. */
+bool late_record_is_elsewhere(const struct late_record *r, taddr_t sp);
 /* True if the record has activations in `other` that belong at home. */
 bool late_record_has_strayed(const struct late_record *r);
 /*

@@ -59,14 +59,14 @@ static bool search(struct late_record *r, bool *found)
 }
 
 /* Where the thread's own stack is, as its code would find it. */
-static void find_stack(const struct late_record *r, struct pair_record *record)
+static void find_stack(const struct late_record *r, uint64_t *lo, uint64_t *size)
 {
 	const struct threads *t = r->tables->threads;
 	struct pair_config config;
 	uint64_t words[2] = {0};
 	bool main;
 
-	record->lo = record->size = 0;
+	*lo = *size = 0;
 	if (target_read_some(r->tables->target, t->area, &config, sizeof(config)) != sizeof(config))
 		return;
 	main = config.main_pointer == r->pointer;
@@ -77,8 +77,16 @@ static void find_stack(const struct late_record *r, struct pair_record *record)
 			return;
 		main = !words[0];
 	}
-	record->lo = main ? config.main_lo : words[0] << PAIR_ID_BITS;
-	record->size = main ? config.main_size : words[1] << PAIR_ID_BITS;
+	*lo = main ? config.main_lo : words[0] << PAIR_ID_BITS;
+	*size = main ? config.main_size : words[1] << PAIR_ID_BITS;
+}
+
+bool late_record_is_elsewhere(const struct late_record *r, taddr_t sp)
+{
+	uint64_t lo, size;
+
+	find_stack(r, &lo, &size);
+	return size && (sp << PAIR_ID_BITS) - lo >= size;
 }
 
 /* Zeros, and what is known: all of it before the owner is told. */
@@ -89,7 +97,7 @@ static bool reset(struct late_record *r, bool has_key)
 
 	memset(record, 0, sizeof(*record));
 	record->end.tag = UINT64_MAX;
-	find_stack(r, record);
+	find_stack(r, &record->lo, &record->size);
 	if (!has_key && !put(r, t->area + pair_keys() + 8 * r->number, &r->pointer, 8))
 		return false;
 	if (!put(r, r->at, record, t->used) ||

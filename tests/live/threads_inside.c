@@ -351,6 +351,26 @@ static void test_fibers(void **state)
 	end(h, s, false);
 }
 
+/*
+ * fear E3, H5: a coroutine's stack begins with nobody who has called: what its thread's own stack has is active all
+ * the same when a request comes, and that not all can be known is told
+ */
+static void test_away(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *both;
+
+	insert(s, "spent", "away", NULL);
+	expect(h, "away", "held");
+	both = insert(s, "now", "*away", NULL);
+	assert_int_equal(both->unwalked, 1);
+	assert_int_equal(value(both), 2);
+	expect(h, "free", "done");
+	assert_int_equal(value(both), 0);
+	end(h, s, true);
+}
+
 /* Words of a counter: what threads have added that had a number of their CPU, and what the others have. */
 static void words_of(const struct instance *i, uint64_t *of_cpus, uint64_t *locked)
 {
@@ -496,6 +516,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_leaps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_jumps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fibers, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_away, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_before_rseq, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_churn, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_child, harness_setup, harness_teardown),

@@ -18,6 +18,8 @@
  *   jump N      N times: nest() 5 deep, and out of it by longjmp; "done"
  *   nest        nest() once, and back; "done"
  *   fibers N    two coroutines in turn, N times: each is in fiber_work(), and calls leaf(); "done"
+ *   away        a thread in away() is in far_away() and held() on a coroutine's stack, which begins with a
+ *               return address of 0; "held"
  *   churn N     N threads one after the other, each through nest(3); "done"
  *   child       inside of nest(2) forks; the child returns first; "done STATUS"
  *   family      the same, and both stay inside, "forked", up to the next line
@@ -334,6 +336,37 @@ static void fibers(int turns)
 		wrong = 1;
 }
 
+KEEP void far_away(void)
+{
+	held();
+	__asm__ volatile("" ::: "memory");
+}
+
+/* Nobody has called it, and it never returns. */
+KEEP void coroutine(void)
+{
+	((void *volatile *)__builtin_frame_address(0))[1] = NULL;
+	far_away();
+	setcontext(&main_context);
+}
+
+KEEP int away(int number)
+{
+	getcontext(&contexts[0]);
+	contexts[0].uc_stack.ss_sp = stacks[0];
+	contexts[0].uc_stack.ss_size = sizeof(stacks[0]);
+	makecontext(&contexts[0], coroutine, 0);
+	swapcontext(&main_context, &contexts[0]);
+	return number + 1;
+}
+
+static void *away_thread(void *arg)
+{
+	if (away(3) != 4)
+		wrong = 1;
+	return arg;
+}
+
 /* -------------------------------------------------------------- commands */
 
 static volatile int turn;
@@ -380,6 +413,8 @@ static void run(const char *line)
 		start(1, alone_thread);
 	} else if (!strcmp(line, "catch")) {
 		catch_outside();
+	} else if (!strcmp(line, "away")) {
+		start(1, away_thread);
 	} else if (!strcmp(line, "free") || !strcmp(line, "land")) {
 		release();
 		puts("done");
