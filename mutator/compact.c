@@ -9,7 +9,8 @@
  *                   |                    then                   |
  *                   +--> old body                               +--> [switch] new head
  *
- * From then on the window may lead to either head. The flush's stop leads it to
+ * From then on the window may lead to either head, and the switch of each head that there was before
+ * leads to the new one. The flush's stop leads it to
  * the new one; the journal has both ways before that. Where some process cannot be
  * written the move stays as it is, is right, and is tried again at each flush.
  *
@@ -50,6 +51,17 @@ static int move_body(struct session *s, struct site *site, struct dinst_error *e
 	return status;
 }
 
+/*
+ * Whoever still stands in front of the switch of a head from before goes on from there, however long
+ * that takes: no switch leads to a head that goes itself.
+ */
+static void turn_heads_before(const struct session *s, struct site *site, taddr_t to)
+{
+	for (const struct body *b = site->spent ? s->spent : NULL; b; b = b->next)
+		if (b->is_head && b->site == site)
+			site_turn_head(site, b, to);
+}
+
 /* What runs there now becomes the head: the body behind the old one goes, too. */
 static int move_head(struct session *s, struct site *site, struct dinst_error *e)
 {
@@ -72,6 +84,7 @@ static int move_head(struct session *s, struct site *site, struct dinst_error *e
 	site->move = m;
 	site->head = site->body = head;
 	site_turn_head(site, m->old, head->code);
+	turn_heads_before(s, site, head->code);
 	if (body != m->old)
 		removal_spend(s, body);
 	return 0;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "inject/fault.h"
+#include "tests/live/every_step.h"
 
 enum { PARTS = 2048, SITES = PARTS + 8, THREADS = 4, SEED = 20 };
 
@@ -136,6 +137,127 @@ static void test_moves_under_threads(void **state)
 	for (unsigned i = 0; i < PARTS; i++)
 		if (ids[i])
 			assert_int_equal(session_value(s, ids[i]) - before[i], 50 * THREADS);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ------------------------------------------------- in front of an old switch */
+
+static void step_to(struct stepper *p, taddr_t pc)
+{
+	step_hold(p);
+	while (p->regs.rip != pc)
+		step_once(p);
+	step_freeze(p);
+}
+
+/* One of those that work: it stands where a function begins, with its whole process. */
+static void freeze_at(struct harness *h, struct stepper *p, taddr_t function)
+{
+	static const char held[] = "held ";
+	const char *line;
+
+	harness_send(h, "hold\n");
+	line = harness_line(h, HARNESS_ANSWER_MS);
+	assert_memory_equal(line, held, strlen(held));
+	*p = (struct stepper){.pid = h->pid, .tid = (pid_t)strtol(line + strlen(held), NULL, 10)};
+	ask(h, "unhold\n", "unheld");
+	step_hold(p);
+	harness_send(h, "go 10\n");
+	step_to(p, function);
+}
+
+/* Not until nothing is queued: something will be. */
+static void flush_once(struct session *s)
+{
+	enum { TRIES = 100 };
+	struct flush_result result;
+	struct dinst_error e = {0};
+	int status = removal_flush(s, &result, &e);
+
+	for (unsigned n = 1; status == DINST_BUSY && n < TRIES; n++) {
+		dinst_error_clear(&e);
+		status = removal_flush(s, &result, &e);
+	}
+	if (status < 0)
+		fail_msg("flush: %s", e.text);
+}
+
+/* Others come and go around it until the site's head has moved, and what it was is free, if it may be. */
+static void move_head(struct session *s, const struct site *site, unsigned short *seed)
+{
+	enum { TURNS = 20, NONE = 1 << 30 };
+	static unsigned ids[PARTS];
+	const taddr_t was = site->head->code;
+
+	for (unsigned turn = 0; site->head->code == was; turn++) {
+		assert_true(turn < TURNS);
+		insert_parts(s, ids);
+		thin_out(s, ids, seed, 40);
+		flush_once(s);
+		flush_once(s);
+		thin_out(s, ids, seed, NONE);
+	}
+	flush_once(s);
+}
+
+/* Where the switches of heads that the site had before lead to is there. Returns how many there are. */
+static unsigned count_old_switches(const struct session *s, const struct site *site)
+{
+	struct heap *heap = site->place->heap;
+	unsigned count = 0;
+
+	for (const struct body *b = s->spent; b; b = b->next) {
+		struct arch_insn insn;
+
+		if (!b->is_head || b->site != site)
+			continue;
+		assert_int_equal(arch_decode(heap_map(heap, b->code, ARCH_SWITCH_SIZE),
+					     ARCH_SWITCH_SIZE, b->code, &insn),
+				 ARCH_OK);
+		assert_int_equal(insn.flow, ARCH_FLOW_JUMP);
+		assert_false(heap_is_poison(heap, insn.target));
+		assert_int_equal(insn.target, site->head->code);
+		count++;
+	}
+	return count;
+}
+
+/*
+ * fear J7: a thread stays in front of the switch of a head that has moved while that moves again, and
+ * what it was in between is freed: the switch leads to where it is now
+ */
+static void test_moves_twice(void **state)
+{
+	enum { ROUNDS = 50 };
+	struct harness *h = *state;
+	unsigned short seed[3] = {SEED, 2, 0};
+	const struct site *site;
+	struct session *s;
+	struct stepper p;
+	uint64_t before;
+	taddr_t part;
+	unsigned kept;
+
+	harness_start(h, "fragments", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	part = session_address(s, "part_400");
+	freeze_at(h, &p, part);
+	kept = session_insert(s, "part_400");
+	site = site_find(s, part);
+	assert_non_null(site);
+	assert_int_equal(site->state, SITE_PATCHED);
+	step_to(&p, site->head->code);
+	move_head(s, site, seed);
+	assert_int_equal(count_old_switches(s, site), 1);
+	move_head(s, site, seed);
+	assert_int_equal(count_old_switches(s, site), 1);
+	step_release(&p);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	before = session_value(s, kept);
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, kept) - before, ROUNDS * THREADS);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -263,6 +385,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_moves_under_threads),
+		CASE(test_moves_twice),
 		CASE(test_dies_while_moving),
 	};
 
