@@ -15,7 +15,7 @@
 #include "inject/tasks.h"
 #include "mutator/stream_private.h"
 
-/* One part in so many of our time, at most, goes into looking for holders. */
+/* One part in so many of our time, at most, goes into looking through all processes, for one thing. */
 enum { SEARCH_PART = 20, STATUS_TEXT = 4096 };
 
 static bool has_the_rings(const struct stream *st, pid_t pid)
@@ -25,22 +25,45 @@ static bool has_the_rings(const struct stream *st, pid_t pid)
 	return pid == s->pid || hidden_may_have(s->unseen, pid, s->target, st->arena);
 }
 
-bool stream_is_holder(const struct stream *st, pid_t tid, uint32_t own)
+/* Whose thread it is, 0 if that cannot be read; *living: false once it has ended. */
+static pid_t process_of(pid_t tid, bool *living)
 {
 	char small[STATUS_TEXT], *text = proc_status_text(tid, tid, small, sizeof(small));
 	const char *state, *group;
-	bool living;
 	pid_t pid;
 
 	if (!text)
-		return !kill(tid, 0) || errno != ESRCH;
+		return 0;
 	state = strstr(text, "\nState:\t");
 	group = strstr(text, "\nTgid:\t");
 	pid = group ? (pid_t)strtol(group + strlen("\nTgid:\t"), NULL, 10) : 0;
-	living = state && !strchr("ZX", state[strlen("\nState:\t")]);
+	*living = state && !strchr("ZX", state[strlen("\nState:\t")]);
 	if (text != small)
 		free(text);
-	return living && task_own_id(tid, tid) == (pid_t)own && has_the_rings(st, pid);
+	return pid;
+}
+
+static bool is_theirs(const struct stream *st, pid_t pid, pid_t tid, uint32_t own)
+{
+	return task_own_id(tid, tid) == (pid_t)own && has_the_rings(st, pid);
+}
+
+bool stream_is_holder(const struct stream *st, pid_t tid, uint32_t own)
+{
+	bool living;
+	const pid_t pid = process_of(tid, &living);
+
+	if (!pid)
+		return !kill(tid, 0) || errno != ESRCH;
+	return living && is_theirs(st, pid, tid, own);
+}
+
+bool stream_is_known(const struct stream *st, pid_t tid, uint32_t own)
+{
+	bool living;
+	const pid_t pid = process_of(tid, &living);
+
+	return pid && is_theirs(st, pid, tid, own);
 }
 
 static bool has_ended(pid_t pid, pid_t tid)
@@ -58,7 +81,7 @@ static bool look_through(struct stream *st, pid_t pid)
 	pid_t *tids = task_list(pid, &count);
 	bool told = tids || has_ended(pid, pid);
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; tids && i < count; i++) {
 		const pid_t own = task_own_id(pid, tids[i]);
 
 		told = told && (own > 0 || has_ended(pid, tids[i]));
@@ -101,15 +124,25 @@ static bool look_through_all(struct stream *st)
 	return told && !error;
 }
 
+bool stream_may_search(const struct stream_search *last, uint64_t now)
+{
+	return now - last->ended_ns >= SEARCH_PART * last->took_ns;
+}
+
+void stream_searched(struct stream_search *search, uint64_t begun)
+{
+	search->ended_ns = clock_ns();
+	search->took_ns = search->ended_ns - begun;
+}
+
 bool stream_find_holders(struct stream *st)
 {
 	const uint64_t begun = clock_ns();
 	bool told;
 
-	if (begun - st->searched_ns < SEARCH_PART * st->search_took_ns)
+	if (!stream_may_search(&st->holders, begun))
 		return false;
 	told = look_through_all(st);
-	st->searched_ns = clock_ns();
-	st->search_took_ns = st->searched_ns - begun;
+	stream_searched(&st->holders, begun);
 	return told;
 }

@@ -41,6 +41,12 @@ struct stream_thread {
 	char name[16];
 	uint32_t next;	    /* of the same hash; index + 1 */
 	uint64_t looked_ns; /* when it was asked for its name last */
+	bool wanted; /* nobody of that id is known, or not any more: it is to be looked for */
+};
+
+/* When something was searched for in all processes last, and how long that took. */
+struct stream_search {
+	uint64_t ended_ns, took_ns;
 };
 
 /* Addresses that clients know already, a hash table. */
@@ -83,14 +89,14 @@ struct stream {
 	int64_t epoch;	   /* what is added to ns of ticks to get CLOCK_MONOTONIC */
 	uint64_t latest;   /* ticks: the latest moment at which a ring was looked at */
 	uint64_t asked_ns; /* when somebody asked for events last; 0: never */
-	uint64_t stopped_ns, stop_pause_ns;   /* when a stop was made for rings that are stuck */
-	uint64_t searched_ns, search_took_ns; /* when holders were looked for last, and how long */
+	uint64_t stopped_ns, stop_pause_ns; /* when a stop was made for rings that are stuck */
+	struct stream_search holders;	    /* of rings */
 	struct stream_thread *threads;
 	size_t thread_count, thread_room;
 	uint32_t thread_at[STREAM_HASH]; /* index + 1 */
 	bool own_ids;			 /* the target's threads have ids of their own */
-	uint64_t looked_ns;		 /* when they were looked for last */
-	uint64_t named_ns;		 /* when one was asked for its name anew */
+	struct stream_search sought;	 /* threads whose ids are not ours */
+	struct stream_search named;	 /* one of them was asked for its name anew */
 	struct stack_walk *walk;	 /* of stacks; NULL: none was */
 	uint64_t walk_ns, walk_changes;	 /* when it was made, and of which modules */
 	uint64_t modules_ns;		 /* when those were looked at for places */
@@ -107,6 +113,16 @@ bool stream_ids_are_ours(const struct stream *st);
 
 /* True if thread `tid`, by our id, lives, has the rings, and calls itself `own`, or if that cannot be told. */
 bool stream_is_holder(const struct stream *st, pid_t tid, uint32_t own);
+
+/*
+ * The same for telling whose events they are: it may have ended, as long as nobody else can have its id, and what
+ * cannot be told is false.
+ */
+bool stream_is_known(const struct stream *st, pid_t tid, uint32_t own);
+
+/* False: it would take too much of our time to do it again by now. */
+bool stream_may_search(const struct stream_search *last, uint64_t now);
+void stream_searched(struct stream_search *search, uint64_t begun);
 
 /*
  * Looks through all threads that have the rings, for those that have taken a ring whose stuck.wanted is

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * stream_threads.c - whose events they are. A record has the id by which its thread
- * knows itself; where that is another than ours (containers) the processes that have
- * the rings are looked through for it. What a thread that has ended was called is
- * not known any more: its id is what it was.
+ * knows itself; where that is another than ours (containers, and children in a namespace of
+ * their own) the processes that have the rings are looked through for it: who has that id here
+ * may be anybody. What a thread that has ended was called is not known any more: its id is what it was.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static size_t add(struct stream *st, uint32_t own, uint32_t tid)
 		st->thread_room = room;
 	}
 	st->threads[st->thread_count] =
-		(struct stream_thread){.own = own, .tid = tid, .next = *first};
+		(struct stream_thread){.own = own, .tid = tid, .next = *first, .wanted = true};
 	*first = (uint32_t)++st->thread_count;
 	return st->thread_count - 1;
 }
@@ -82,21 +82,19 @@ static void look_up(struct stream_thread *t)
 		free(text);
 }
 
-/*
- * The kernel gives ids out again, soon where many threads come and go, and a thread may call itself
- * otherwise: what is new is told once more. Of one that has ended nothing is to be had; it keeps its name.
- */
-static void look_up_again(struct stream *st, size_t at)
+/* It is that one, by our id. What is new of it is told once more; of one that has ended nothing is to be had. */
+static void settle(struct stream *st, size_t at, uint32_t tid)
 {
 	struct stream_thread *t = &st->threads[at], now = *t;
-	const uint64_t ns = clock_ns();
 
-	if (ns - t->looked_ns < NAME_AGAIN_NS || ns - st->named_ns < NAME_ONE_NS)
-		return;
-	st->named_ns = t->looked_ns = now.looked_ns = ns;
+	now.tid = tid;
 	now.pid = 0;
 	look_up(&now);
-	if (!now.pid || (now.pid == t->pid && !strcmp(now.name, t->name)))
+	if (!now.pid)
+		return;
+	t->wanted = now.wanted = false;
+	t->looked_ns = now.looked_ns = clock_ns();
+	if (now.tid == t->tid && now.pid == t->pid && !strcmp(now.name, t->name))
 		return;
 	*t = now;
 	for (struct stream_queue *q = st->queues; q; q = q->next)
@@ -104,7 +102,27 @@ static void look_up_again(struct stream *st, size_t at)
 			q->told[at / 8] &= (uint8_t) ~(1u << (at % 8));
 }
 
-/* The threads of one process by their own ids, those that are not known yet. */
+/*
+ * The kernel gives ids out again, soon where many threads come and go, ours and those of containers, and a
+ * thread may call itself otherwise. One that has ended keeps its name, unless another one has its id.
+ */
+static void look_up_again(struct stream *st, size_t at)
+{
+	struct stream_thread *t = &st->threads[at];
+	const uint64_t now = clock_ns();
+
+	if (now - t->looked_ns < NAME_AGAIN_NS || now - st->named.ended_ns < NAME_ONE_NS ||
+	    !stream_may_search(&st->named, now))
+		return;
+	t->looked_ns = now;
+	if (stream_is_known(st, (pid_t)t->tid, t->own))
+		settle(st, at, t->tid);
+	else
+		t->wanted = true;
+	stream_searched(&st->named, now);
+}
+
+/* The threads of one process by their own ids: those that are not known yet, or not any more. */
 static void look_through(struct stream *st, pid_t pid)
 {
 	size_t count;
@@ -114,11 +132,10 @@ static void look_through(struct stream *st, pid_t pid)
 		const pid_t own = task_own_id(pid, tids[n]);
 		size_t at = own > 0 ? find(st, (uint32_t)own) : SIZE_MAX;
 
-		if (own <= 0 || at != SIZE_MAX)
-			continue;
-		at = add(st, (uint32_t)own, (uint32_t)tids[n]);
-		if (at != SIZE_MAX)
-			look_up(&st->threads[at]);
+		if (own > 0 && at == SIZE_MAX)
+			at = add(st, (uint32_t)own, (uint32_t)tids[n]);
+		if (at != SIZE_MAX && st->threads[at].wanted)
+			settle(st, at, (uint32_t)tids[n]);
 	}
 	free(tids);
 }
@@ -137,14 +154,22 @@ static bool look_for_threads(struct stream *st)
 	pid_t *sharers = NULL;
 	size_t count = 0;
 
-	if (now - st->looked_ns < LOOK_AGAIN_NS)
+	if (now - st->sought.ended_ns < LOOK_AGAIN_NS || !stream_may_search(&st->sought, now))
 		return false;
-	look_through(st, st->session->pid);
+	/* Where their ids are ours it was looked up by its id already. */
+	if (st->own_ids)
+		look_through(st, st->session->pid);
 	if (arena_sharers(st->arena, st->session->pid, &sharers, &count) >= 0)
 		for (size_t n = 0; n < count; n++)
 			look_through(st, sharers[n]);
 	free(sharers);
-	st->looked_ns = clock_ns();
+	/* Who was not found has ended. */
+	for (size_t at = 0; at < st->thread_count; at++)
+		if (st->threads[at].wanted) {
+			st->threads[at].wanted = false;
+			st->threads[at].looked_ns = now;
+		}
+	stream_searched(&st->sought, now);
 	return true;
 }
 
@@ -152,24 +177,19 @@ size_t stream_thread(struct stream *st, uint32_t own)
 {
 	size_t at = find(st, own);
 
-	if (at != SIZE_MAX && !st->own_ids)
-		look_up_again(st, at);
-	if (at != SIZE_MAX)
-		return at;
-	if (!st->thread_count)
-		st->own_ids = !stream_ids_are_ours(st);
-	if (st->own_ids) {
-		const bool looked = look_for_threads(st);
-
-		at = find(st, own);
-		/* What nobody has looked for may be found the next time. */
-		if (at != SIZE_MAX || !looked)
+	if (at == SIZE_MAX) {
+		if (!st->thread_count)
+			st->own_ids = !stream_ids_are_ours(st);
+		at = add(st, own, own);
+		if (at == SIZE_MAX)
 			return at;
+		if (!st->own_ids && stream_is_known(st, (pid_t)own, own))
+			settle(st, at, own);
+	} else if (!st->threads[at].wanted) {
+		look_up_again(st, at);
 	}
-	at = add(st, own, own);
-	if (at != SIZE_MAX && !st->own_ids) {
-		look_up(&st->threads[at]);
-		st->threads[at].looked_ns = clock_ns();
-	}
+	/* What nobody has looked for may be found the next time: until then nothing is told of it. */
+	if (st->threads[at].wanted && !look_for_threads(st) && st->own_ids && !st->threads[at].pid)
+		return SIZE_MAX;
 	return at;
 }

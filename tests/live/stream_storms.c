@@ -9,6 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
+#include "inject/tasks.h"
+
 /* -------------------------------------------------------------- interruptions */
 
 /* How many handlers there were, by thread. */
@@ -214,6 +217,130 @@ static void test_holder_below(void **state)
 	harness_end(h, 0);
 }
 
+/* ------------------------------------------------------------- whose they are */
+
+/* Takes events: true if they are told to be of thread `tid` of process `pid`; those of any other one fail the test. */
+static bool is_told(struct session *s, pid_t tid, pid_t pid)
+{
+	struct stream_taken taken;
+	struct dinst_error e = {0};
+	json_t *threads, *row;
+	bool told = false;
+	size_t n;
+
+	stream_collect(s);
+	assert_true(stream_take(s, NULL, 0, 1 << 20, &taken, &threads, &e) >= 0);
+	json_array_foreach(threads, n, row)
+	{
+		const json_int_t of = json_integer_value(json_object_get(row, "pid"));
+
+		assert_true(!of || of == pid);
+		told |= json_integer_value(json_object_get(row, "tid")) == tid && of == pid;
+	}
+	json_decref(threads);
+	json_decref(taken.places);
+	free(taken.data);
+	return told;
+}
+
+/*
+ * fear I1: a child lives in a namespace below the target's, and its id there is ours of somebody else: its
+ * events have the id by which we know it
+ */
+static void test_below(void **state)
+{
+	struct harness *h = *state;
+	struct proc_ids children = {0};
+	struct session *s;
+
+	if (geteuid() != 0) {
+		print_message("SKIP below: makes a namespace, which root may\n");
+		skip();
+	}
+	s = begin(h);
+	insert(s, "entries");
+	tell(h, "below\n");
+	assert_int_equal(proc_children(h->pid, h->pid, &children), 0);
+	assert_int_equal(children.count, 1);
+	assert_int_equal(task_own_id(children.ids[0], children.ids[0]), 1);
+	tell(h, "more 5\n");
+	/* Who was not found at once is found as soon as it may be looked for again. */
+	for (unsigned n = 0; !is_told(s, children.ids[0], children.ids[0]); n++) {
+		assert_true(n < 600);
+		usleep(10000);
+		tell(h, "more 5\n");
+	}
+	proc_ids_release(&children);
+	tell(h, "ended\n");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* The target has another thread than its first one: as we know it. */
+static pid_t second_thread(const struct harness *h)
+{
+	size_t count;
+	pid_t *tids = task_list(h->pid, &count), found = 0;
+
+	assert_int_equal(count, 2);
+	found = tids[0] == h->pid ? tids[1] : tids[0];
+	free(tids);
+	return found;
+}
+
+/* A thread whose events are known ends, and another one begins: true if it calls itself the same. */
+static bool begin_again(struct harness *h, struct session *s)
+{
+	pid_t tid, own;
+
+	tell(h, "again 1\n");
+	tid = second_thread(h);
+	own = task_own_id(tid, tid);
+	harness_until(is_told(s, tid, h->pid));
+	tell(h, "stop\n");
+	while (task_own_id(tid, tid))
+		usleep(1000);
+	/* A thread may not be seen any more, and have its id a moment longer. */
+	usleep(20000);
+	tell(h, "again 2\n");
+	tid = second_thread(h);
+	return task_own_id(tid, tid) == own;
+}
+
+/*
+ * fear I1: a container gives the id of a thread that has ended out again: the events of the new one are its own.
+ * It is not looked for while that would take too much of our time.
+ */
+static void test_again_in_container(void **state)
+{
+	enum { TRIES = 10 };
+	struct harness *h = *state;
+	struct session *s = begin_in_container(h);
+	pid_t tid;
+
+	insert(s, "entries");
+	for (unsigned n = 1; !begin_again(h, s); n++) {
+		tell(h, "stop\n");
+		if (n == TRIES) {
+			print_message("SKIP again: the kernel gives ids out as it likes\n");
+			skip();
+		}
+	}
+	tid = second_thread(h);
+	s->stream->sought = (struct stream_search){.ended_ns = clock_ns(), .took_ns = 1ull << 50};
+	for (unsigned n = 0; n < 150; n++) {
+		assert_false(is_told(s, tid, h->pid));
+		usleep(10000);
+	}
+	s->stream->sought.took_ns = 0;
+	harness_until(is_told(s, tid, h->pid));
+	tell(h, "stop\n");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* ------------------------------------------------------------- in and out */
 
 /* From when there is something on; for a second, where sanitizers need minutes for all of it. */
@@ -350,6 +477,8 @@ int main(void)
 		CASE(test_jumps_in_container),
 		CASE(test_exits_in_container),
 		CASE(test_holder_below),
+		CASE(test_below),
+		CASE(test_again_in_container),
 		CASE(test_removed_under_load),
 		CASE(test_detached_under_load),
 		CASE(test_deaths),

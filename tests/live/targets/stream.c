@@ -13,6 +13,9 @@
  *   exits N       N times two threads do so until the handler ends them
  *   below         a child is made that calls itself 1, in a namespace of its own, and waits, until
  *   ended         ... now
+ *   more N        it calls step(thread 78, 0 .. N-1, text) before it goes on waiting
+ *   again T       thread T does so as after "run", by the id that the one before had which was made so, where
+ *                 that can be had
  *   aligned N     the main thread does steps and halves while the processor checks alignment (the
  *                 AC flag), with texts that begin anywhere; exits with 9 if that flag is lost
  *
@@ -32,7 +35,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MOST = 64, THREADS_USUAL = 8, STACK = 256 << 10, HANDLER = 1000, CHILD = 77 };
+enum {
+	THREADS_MOST = 64,
+	THREADS_USUAL = 8,
+	STACK = 256 << 10,
+	HANDLER = 1000,
+	CHILD = 77,
+	BELOW = 78
+};
 
 static long rounds;
 static long handled[THREADS_MOST + 1];
@@ -43,6 +53,7 @@ static int running;
 static __thread int own = -1; /* of a thread that is interrupted */
 static __thread sigjmp_buf out;
 static __thread volatile sig_atomic_t may_jump;
+static pid_t again;	     /* the id of who was made by that command */
 static pthread_attr_t small; /* stacks that the C library keeps */
 
 __attribute__((noinline, noclone)) long step(long thread, long number, const char *text)
@@ -153,6 +164,12 @@ static void *runner(void *arg)
 	return NULL;
 }
 
+static void *runner_again(void *arg)
+{
+	again = gettid();
+	return runner(arg);
+}
+
 static void do_run(long threads)
 {
 	if (threads > THREADS_MOST)
@@ -162,6 +179,21 @@ static void do_run(long threads)
 		if (pthread_create(&runners[running_count], &small, runner,
 				   (void *)(intptr_t)(running_count + 1)))
 			exit(5);
+}
+
+/* The last id that was given out, in the target's own namespace, is the one before. */
+static void do_again(long thread)
+{
+	FILE *last = again ? fopen("/proc/sys/kernel/ns_last_pid", "w") : NULL;
+
+	if (last) {
+		fprintf(last, "%d", (int)again - 1);
+		fclose(last);
+	}
+	__atomic_store_n(&running, 1, __ATOMIC_RELAXED);
+	if (pthread_create(&runners[running_count++], &small, runner_again,
+			   (void *)(intptr_t)thread))
+		exit(5);
 }
 
 static void do_stop(void)
@@ -185,22 +217,39 @@ static void do_fork(long count)
 }
 
 static pid_t below;
+static int orders[2], answers[2];
 
 static void do_below(void)
 {
-	if (unshare(CLONE_NEWPID) || (below = fork()) < 0)
+	long count;
+
+	if (pipe(orders) || pipe(answers) || unshare(CLONE_NEWPID) || (below = fork()) < 0)
 		exit(7);
 	if (below)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (;;)
-		pause();
+	while (read(orders[0], &count, sizeof(count)) == sizeof(count)) {
+		do_steps(BELOW, count);
+		if (write(answers[1], &count, sizeof(count)) != sizeof(count))
+			break;
+	}
+	_exit(0);
+}
+
+static void do_more(long count)
+{
+	if (write(orders[1], &count, sizeof(count)) != sizeof(count) ||
+	    read(answers[0], &count, sizeof(count)) != sizeof(count))
+		exit(8);
 }
 
 static void do_ended(void)
 {
 	if (kill(below, SIGKILL) || waitpid(below, NULL, 0) != below)
 		exit(8);
+	for (int end = 0; end < 2; end++)
+		if (close(orders[end]) || close(answers[end]))
+			exit(8);
 }
 
 static void on_signal(int signal)
@@ -293,6 +342,10 @@ int main(void)
 			do_below();
 		else if (!strcmp(line, "ended\n"))
 			do_ended();
+		else if (sscanf(line, "more %ld", &a) == 1)
+			do_more(a);
+		else if (sscanf(line, "again %ld", &a) == 1)
+			do_again(a);
 		else if (sscanf(line, "signals %ld", &a) == 1)
 			do_interrupted(a, RETURNS);
 		else if (sscanf(line, "jumps %ld", &a) == 1)
