@@ -7,9 +7,9 @@
  * A thread that has ended is known by /proc. Of one that is there nobody can tell
  * without a stop, in which nothing in its registers and live stacks leads into our
  * code, nor anything that the program has parked, which may be its task that gave way to another in
- * the middle of a record: that costs a stop, so it is seldom done, and only where a ring stays taken for long.
+ * the middle of a record (where that is not known of all code, nothing is freed before it is): that costs a stop, so it is seldom done, and only where a ring stays taken for long.
  */
-#include "inject/stack.h"
+#include "mutator/parks.h"
 #include "mutator/stream_private.h"
 
 enum { RANGES_MOST = 64 };
@@ -79,7 +79,7 @@ static int look_at_process(struct stop *stop, void *arg, struct dinst_error *e)
 		if (!tid || !has_thread(stop, tid))
 			continue;
 		if (!shot)
-			status = snapshot_take(stop, &shot, e);
+			status = parks_snapshot(st->session, stop, &shot, e);
 		if (shot && !snapshot_touches(shot, tid, ranges, count) &&
 		    !snapshot_parks(shot, ranges, count))
 			free_ring(st, r);

@@ -14,7 +14,6 @@
 #include "inject/control.h"
 #include "mutator/evaluate.h"
 #include "mutator/request.h"
-#include "mutator/stream_private.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 #include "tests/live/mdl_help.h"
@@ -301,63 +300,6 @@ static void test_trampoline_copied(void **state)
 	run_trampoline(*state, "parked", "copied", false);
 }
 
-/* The ring that the parked task has taken; NULL: none. */
-static const struct arch_ring *taken_ring(const struct session *s)
-{
-	for (unsigned n = 0; s->stream && n < s->stream->ring_count; n++)
-		if (__atomic_load_n(&s->stream->rings[n].ring->lock, __ATOMIC_ACQUIRE))
-			return s->stream->rings[n].ring;
-	return NULL;
-}
-
-/* fear H5: a task that gave way in the middle of an event goes on with it: its ring is not another's meanwhile */
-static void test_record(void **state)
-{
-	enum { STEPS_MOST = 200, LOOKS = 150 };
-	static const char text[] =
-		"metric calls { name \"calls\"; units events; style EventCounter;\n"
-		"	base is stream { foreach f in functions\n"
-		"		append preInsn f.entry (* record(calls, $arg[0]); *) } }\n"
-		"list functions is procedure { items { \"parked_function\" }; }\n";
-	struct harness *h = *state;
-	const struct arch_ring *ring = NULL;
-	struct insert_result inserted;
-	struct dinst_error e = {0};
-	struct session *s;
-	char command[32];
-
-	setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
-	harness_start(h, "parked", "fiber", NULL);
-	unsetenv("GLIBC_TUNABLES");
-	s = session_begin(h);
-	assert_int_equal(session_load_mdl(s, "test.mdl", text, strlen(text), &e), 0);
-	if (request_insert(s, "calls", NULL, 0, NULL, &inserted, &e) < 0)
-		fail_msg("%s", e.text);
-	for (long step = 1; !ring && step < STEPS_MOST; step++) {
-		snprintf(command, sizeof(command), "step %ld\n", step);
-		harness_send(h, command);
-		if (strcmp(harness_line(h, HARNESS_ANSWER_MS), "parked") != 0)
-			break;
-		stream_collect(s);
-		ring = taken_ring(s);
-		if (!ring)
-			ask(h, "resume", "resumed");
-	}
-	assert_non_null(ring);
-	for (int i = 0; i < LOOKS; i++) {
-		stream_collect(s);
-		assert_ptr_equal(taken_ring(s), ring);
-		usleep(20000);
-	}
-	ask(h, "resume", "resumed");
-	assert_null(taken_ring(s));
-	session_remove(s, inserted.instances[0]->id);
-	free(inserted.instances);
-	session_end(s);
-	ask(h, "go 100", "done");
-	harness_end(h, 0);
-}
-
 /* fear C2, H5: libucontext has names of its own for what it does */
 static void test_named(void **state)
 {
@@ -402,7 +344,7 @@ static void run_routines(struct harness *h, const char *how)
 	struct flush_result flushed = {0};
 	struct dinst_error e = {0};
 	struct session *s;
-	char command[32];
+	char command[1024];
 	long steps = 0;
 
 	/* A trap in a restartable sequence begins it anew, for ever. */
@@ -583,7 +525,6 @@ int main(void)
 		CASE(test_whole_away),
 		CASE(test_whole_fiber),
 		CASE(test_named),
-		CASE(test_record),
 		CASE(test_window_job),
 		CASE(test_trampoline_job),
 		CASE(test_large),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stream_storms.c - events of threads that are interrupted, jump out of a record, or end
- * in it; streams that come and go, and mutators that are killed, while threads write.
+ * stream_storms.c - events of threads that are interrupted, give way in a record, jump out of it, or
+ * end in it; whose they are; streams that come and go, and mutators that are killed, while threads write.
  */
 #include "tests/live/stream_help.h"
 
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "inject/proc.h"
+#include "inject/control.h"
 #include "inject/tasks.h"
 
 /* -------------------------------------------------------------- interruptions */
@@ -215,6 +216,88 @@ static void test_holder_below(void **state)
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
+}
+
+/* ------------------------------------------------------------------- parked */
+
+static void ask(struct harness *h, const char *command, const char *answer)
+{
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
+}
+
+/* The ring that the parked task has taken; NULL: none. */
+static const struct arch_ring *taken_ring(const struct session *s)
+{
+	for (unsigned n = 0; s->stream && n < s->stream->ring_count; n++)
+		if (__atomic_load_n(&s->stream->rings[n].ring->lock, __ATOMIC_ACQUIRE))
+			return s->stream->rings[n].ring;
+	return NULL;
+}
+
+/* `unknown`: the library that switches has come since the modules were last looked at. */
+static void run_parked(struct harness *h, bool unknown)
+{
+	enum { STEPS_MOST = 200, LOOKS = 150 };
+	static const char calls[] =
+		"metric calls { name \"calls\"; units events; style EventCounter;\n"
+		"	base is stream { foreach f in functions\n"
+		"		append preInsn f.entry (* record(calls, $arg[0]); *) } }\n"
+		"list functions is procedure { items { \"parked_function\" }; }\n";
+	const struct arch_ring *ring = NULL;
+	struct insert_result inserted;
+	struct dinst_error e = {0};
+	struct session *s;
+	char command[1024];
+
+	setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
+	harness_start(h, "parked", "fiber", NULL);
+	unsetenv("GLIBC_TUNABLES");
+	s = session_begin(h);
+	assert_int_equal(session_load_mdl(s, "test.mdl", calls, strlen(calls), &e), 0);
+	if (request_insert(s, "calls", NULL, 0, NULL, &inserted, &e) < 0)
+		fail_msg("%s", e.text);
+	if (unknown) {
+		s->target->parks = false;
+		snprintf(command, sizeof(command), "load %s\n",
+			 harness_path("tests/live/targets/libswitches.so"));
+		ask(h, command, "loaded");
+	}
+	for (long step = 1; !ring && step < STEPS_MOST; step++) {
+		snprintf(command, sizeof(command), "step %ld\n", step);
+		harness_send(h, command);
+		if (strcmp(harness_line(h, HARNESS_ANSWER_MS), "parked") != 0)
+			break;
+		stream_collect(s);
+		ring = taken_ring(s);
+		if (!ring)
+			ask(h, "resume\n", "resumed");
+	}
+	assert_non_null(ring);
+	for (int i = 0; i < LOOKS; i++) {
+		stream_collect(s);
+		assert_ptr_equal(taken_ring(s), ring);
+		usleep(20000);
+	}
+	ask(h, "resume\n", "resumed");
+	assert_null(taken_ring(s));
+	session_remove(s, inserted.instances[0]->id);
+	free(inserted.instances);
+	session_end(s);
+	ask(h, "go 100\n", "done");
+	harness_end(h, 0);
+}
+
+/* fear H5: a task that gave way in the middle of an event goes on with it: its ring is not another's meanwhile */
+static void test_parked(void **state)
+{
+	run_parked(*state, false);
+}
+
+/* fear H5: the same where the library that switches is not known yet */
+static void test_parked_unknown(void **state)
+{
+	run_parked(*state, true);
 }
 
 /* ------------------------------------------------------------- whose they are */
@@ -477,6 +560,8 @@ int main(void)
 		CASE(test_jumps_in_container),
 		CASE(test_exits_in_container),
 		CASE(test_holder_below),
+		CASE(test_parked),
+		CASE(test_parked_unknown),
 		CASE(test_below),
 		CASE(test_again_in_container),
 		CASE(test_removed_under_load),
