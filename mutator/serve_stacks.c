@@ -30,7 +30,7 @@ struct seen_thread {
 struct look {
 	struct session *session;
 	struct seen_thread *threads;
-	size_t count;
+	size_t count, left_out; /* beyond THREADS_SHOWN */
 	struct snapshot *shot;
 	struct proc_ids tasks; /* whose states were read before the stop */
 	char *states;
@@ -69,12 +69,16 @@ static int copy_stacks(struct stop *stop, void *arg, struct dinst_error *e)
 	k->threads = calloc(count + 1, sizeof(*k->threads));
 	if (!k->threads)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	k->count = 0;
-	for (size_t i = 0; i < count && k->count < THREADS_SHOWN; i++) {
+	k->count = k->left_out = 0;
+	for (size_t i = 0; i < count; i++) {
 		struct stop_thread *t = stop_thread(stop, i);
 
 		if (t->kernel_worker || t->foreign || !arch_is_native(&t->regs))
 			continue;
+		if (k->count == THREADS_SHOWN) {
+			k->left_out++;
+			continue;
+		}
 		k->threads[k->count++] =
 			(struct seen_thread){.tid = t->tid, .in_call = arch_in_syscall(&t->regs)};
 	}
@@ -164,7 +168,8 @@ int serve_stacks(struct server *sv, const json_t *params, json_t **result, struc
 		status = rows ? 0 : e->code;
 	}
 	if (rows)
-		*result = json_pack("{s:o, s:I}", "rows", rows, "stop_us", serve_us(stop_ns));
+		*result = json_pack("{s:o, s:I, s:I}", "rows", rows, "left_out",
+				    (json_int_t)k.left_out, "stop_us", serve_us(stop_ns));
 	snapshot_free(k.shot);
 	proc_ids_release(&k.tasks);
 	free(k.states);

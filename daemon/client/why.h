@@ -80,6 +80,7 @@ struct why_cost {
 	double stop_us;	 /* all of them */
 	double longest_us;
 	unsigned tests, looks, switched_off;
+	unsigned left_out; /* threads that a look did not show, at most */
 };
 
 struct why {

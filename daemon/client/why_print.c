@@ -218,6 +218,9 @@ void why_print(struct why *w)
 	if (w->search.facts.starved >= SEARCH_WAIT_BOUND && c->longest_us > STOP_LONG_US)
 		puts("      (stops are long because CPUs are short: threads wait for one before they can "
 		     "stop)");
+	if (c->left_out)
+		printf("Note: %u threads are more than a look shows: they were not looked at\n",
+		       c->left_out);
 	for (unsigned i = 0; i < w->search.note_count; i++)
 		printf("Note: %s\n", w->search.notes[i]);
 }
@@ -287,13 +290,14 @@ void why_print_json(const struct why *w)
 				      "waiting_for_cpu", s->facts.starved, "threads",
 				      (int)s->facts.threads, "memory", s->facts.memory,
 				      "memory_growth", s->facts.growth));
-	json_object_set_new(
-		all, "cost",
-		json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:i, s:i, s:i}", "limit", s->limit,
-			  "highest", w->cost.highest, "cpu_ms", w->cost.total_ns / 1e6, "stops",
-			  (int)w->cost.stops, "stop_us", w->cost.stop_us, "longest_stop_us",
-			  w->cost.longest_us, "tests", (int)w->cost.tests, "looks",
-			  (int)w->cost.looks, "switched_off", (int)w->cost.switched_off));
+	json_object_set_new(all, "cost",
+			    json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:i, s:i, s:i, s:i}", "limit",
+				      s->limit, "highest", w->cost.highest, "cpu_ms",
+				      w->cost.total_ns / 1e6, "stops", (int)w->cost.stops,
+				      "stop_us", w->cost.stop_us, "longest_stop_us",
+				      w->cost.longest_us, "tests", (int)w->cost.tests, "looks",
+				      (int)w->cost.looks, "left_out", (int)w->cost.left_out,
+				      "switched_off", (int)w->cost.switched_off));
 	print_json(all);
 	json_decref(all);
 }

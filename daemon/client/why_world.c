@@ -88,6 +88,7 @@ static unsigned look(struct why *w, struct chains *chains)
 	struct dinst_error e = {0, ""};
 	json_t *result = NULL, *row;
 	unsigned pause = LOOK_MS;
+	json_int_t left_out;
 	size_t index;
 	double us;
 
@@ -102,6 +103,9 @@ static unsigned look(struct why *w, struct chains *chains)
 	us = json_number_value(json_object_get(result, "stop_us"));
 	count_stop(w, us);
 	w->cost.looks++;
+	left_out = json_integer_value(json_object_get(result, "left_out"));
+	if (left_out > w->cost.left_out && left_out <= INT32_MAX)
+		w->cost.left_out = (unsigned)left_out;
 	if (us * LOOK_PART / 1000 > pause)
 		pause = us * LOOK_PART / 1000 < PAUSE_MS ? (unsigned)(us * LOOK_PART / 1000)
 							 : PAUSE_MS;

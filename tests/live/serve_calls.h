@@ -30,7 +30,8 @@ static inline json_t *serve_ask(int fd, const char *method, json_t *params,
 {
 	json_t *request = json_pack("{s:s,s:i,s:s,s:o}", "jsonrpc", "2.0", "id", 1, "method",
 				    method, "params", params);
-	char *line = json_dumps(request, JSON_COMPACT), text[1 << 16];
+	char *line = json_dumps(request, JSON_COMPACT);
+	static char text[1 << 22];
 	json_t *answer = NULL;
 
 	dprintf(fd, "%s\n", line);
