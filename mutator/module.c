@@ -24,8 +24,6 @@
 #include "inject/mounts.h"
 #include "mutator/image_private.h"
 
-const char path_deleted[] = " (deleted)";
-
 /* A module and what tells it from others in the maps. */
 struct entry {
 	struct module module;
@@ -39,39 +37,6 @@ struct entry {
 static int no_memory(struct dinst_error *e)
 {
 	return dinst_fail(e, DINST_NO_MEMORY, "no memory for the list of modules");
-}
-
-/* ----------------------------------------------------------------- names */
-
-char *module_plain_path(const char *name)
-{
-	char *path = strdup(name), *to = path;
-	size_t length;
-
-	if (!path)
-		return NULL;
-	for (const char *p = name; *p; p++) {
-		if (!strncmp(p, "\\012", 4)) {
-			*to++ = '\n';
-			p += 3;
-		} else {
-			*to++ = *p;
-		}
-	}
-	*to = 0;
-	length = to - path;
-	if (length > sizeof(path_deleted) - 1 &&
-	    !strcmp(to - (sizeof(path_deleted) - 1), path_deleted))
-		to[-(ptrdiff_t)(sizeof(path_deleted) - 1)] = 0;
-	return path;
-}
-
-bool path_is_deleted(const char *name)
-{
-	size_t length = strlen(name);
-
-	return length > sizeof(path_deleted) - 1 &&
-	       !strcmp(name + length - (sizeof(path_deleted) - 1), path_deleted);
 }
 
 /* ----------------------------------------------------------------- opening */
@@ -257,6 +222,23 @@ static bool find_bias(const struct image *img, const struct maps_entry *m, uint3
 	return false;
 }
 
+/* Without a bias it is not looked for in memory: that it is the right file has to do. */
+static bool is_mapped(const struct reading *r, const struct file_image *f, bool biased,
+		      taddr_t bias)
+{
+	return f->image && (biased ? is_in_memory(r, f->image, bias, f->exact) : f->exact);
+}
+
+bool module_file_shows(const struct reading *r, const struct file_image *f,
+		       const struct maps_entry *m)
+{
+	size_t segment = 0;
+	taddr_t bias = 0;
+	const bool biased = f->image && find_bias(f->image, m, PF_X, &segment, &bias);
+
+	return is_mapped(r, f, biased, bias);
+}
+
 /*
  * It shows data of the file: in some processes all that can be read can be executed
  * (READ_IMPLIES_EXEC, personality(2)).
@@ -334,6 +316,15 @@ static void span_by_maps(const struct reading *r, struct entry *x)
 	}
 }
 
+/* Code of no ELF file: a program has made it itself, or it is for another loader. */
+static bool is_no_library(const struct reading *r, taddr_t start)
+{
+	char magic[SELFMAG];
+
+	return target_read_some(r->target, start, magic, sizeof(magic)) == sizeof(magic) &&
+	       memcmp(magic, ELFMAG, sizeof(magic)) != 0;
+}
+
 static void settle(const struct reading *r, struct entry *x, const struct file_image *f,
 		   bool biased, taddr_t bias)
 {
@@ -342,9 +333,12 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 	module->main = !strcmp(module->path, r->main.path);
 	if (module->main)
 		snprintf(module->name, sizeof(module->name), "%s", r->main.name);
+	module->mapped = is_mapped(r, f, biased, bias) ? f->image : NULL;
+	module->unread = !module->mapped;
 	if (!f->image) {
 		snprintf(module->problem, sizeof(module->problem), "%s", f->problem);
 		span_by_maps(r, x);
+		module->unread = !is_no_library(r, module->lo);
 		return;
 	}
 	if (!biased) {
@@ -365,7 +359,7 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 		snprintf(
 			module->problem, sizeof(module->problem),
 			"not patched: Mono has compiled it ahead of time, and reads its calls while it runs");
-	else if (is_in_memory(r, f->image, bias, f->exact))
+	else if (module->mapped)
 		module->image = f->image;
 	else
 		snprintf(module->problem, sizeof(module->problem), "%s", replaced);

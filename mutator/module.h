@@ -25,6 +25,9 @@ struct module {
 	char *path;	     /* as the target sees it */
 	struct image *image; /* NULL if it could not be read: `problem` says why */
 	char problem[160];
+	struct image *
+		mapped; /* what is there, though it may not be patched; NULL if that is not known */
+	bool unread;	/* what is there may be a library that nobody has read */
 	taddr_t bias;	/* address in the target = vaddr + bias */
 	taddr_t lo, hi; /* span of its mappings */
 	bool main;	/* the executable */
@@ -55,7 +58,7 @@ struct module *module_at(const struct module_list *l, taddr_t address); /* NULL 
 taddr_t module_window_at(const struct module *m, taddr_t at);
 /*
  * parks.c: tells the target if a module of it switches between stacks of its own
- * by the C library's means, so that an interrupted task may be anywhere.
+ * by the C library's means, or may and cannot be read, so that an interrupted task may be anywhere.
  */
 void modules_tell_parks(const struct module_list *l, struct target *t);
 /*

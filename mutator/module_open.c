@@ -1,17 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * module_open.c - the file that is mapped somewhere in a target.
+ * module_open.c - the file that is mapped somewhere in a target, by its name and otherwise.
  *
  * Reads /proc and the file system, changes nothing.
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "inject/files.h"
 #include "inject/proc.h"
 #include "mutator/module_private.h"
+
+const char path_deleted[] = " (deleted)";
+
+/* ----------------------------------------------------------------- names */
+
+char *module_plain_path(const char *name)
+{
+	char *path = strdup(name), *to = path;
+	size_t length;
+
+	if (!path)
+		return NULL;
+	for (const char *p = name; *p; p++) {
+		if (!strncmp(p, "\\012", 4)) {
+			*to++ = '\n';
+			p += 3;
+		} else {
+			*to++ = *p;
+		}
+	}
+	*to = 0;
+	length = to - path;
+	if (length > sizeof(path_deleted) - 1 &&
+	    !strcmp(to - (sizeof(path_deleted) - 1), path_deleted))
+		to[-(ptrdiff_t)(sizeof(path_deleted) - 1)] = 0;
+	return path;
+}
+
+bool path_is_deleted(const char *name)
+{
+	size_t length = strlen(name);
+
+	return length > sizeof(path_deleted) - 1 &&
+	       !strcmp(name + length - (sizeof(path_deleted) - 1), path_deleted);
+}
+
+/* ----------------------------------------------------------------- opening */
 
 /* `device`: 0 if only the inode is to be compared. */
 static bool is_file(int fd, uint64_t inode, dev_t device)

@@ -112,6 +112,10 @@ int module_file_open(const struct reading *r, const struct maps_entry *m, const 
 /* The image of a mapping's file, opened once while it is not written. NULL, and why, without memory or descriptors. */
 struct file_image *module_file_of(struct reading *r, const struct maps_entry *m, const char *path);
 
+/* True if its image is what the mapping shows, by what is in memory; not that of a file which has only its name. */
+bool module_file_shows(const struct reading *r, const struct file_image *f,
+		       const struct maps_entry *m);
+
 /* True if `name` is the module's base name, path or soname. */
 bool module_has_name(const struct module *m, const char *name);
 

@@ -48,15 +48,17 @@ static bool has_switch(struct image *img, bool main)
 }
 
 /*
- * OpenSSL begins its jobs by it, and never in a signal handler of its own: whoever switches them
- * in one of theirs calls it.
+ * OpenSSL begins its jobs by it, and never in a signal handler of its own, and the C library has it
+ * for others: whoever switches in one of theirs calls it.
  */
-static bool is_openssl(const char *module)
+static bool is_for_others(const char *module)
 {
-	static const char *const names[] = {"libcrypto.so", "libssl.so"};
+	static const char *const names[] = {"libcrypto.so", "libssl.so", "libc.so"};
 
-	return !strncmp(module, names[0], strlen(names[0])) ||
-	       !strncmp(module, names[1], strlen(names[1]));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(module, names[i], strlen(names[i])))
+			return true;
+	return false;
 }
 
 void modules_tell_parks(const struct module_list *l, struct target *t)
@@ -64,7 +66,9 @@ void modules_tell_parks(const struct module_list *l, struct target *t)
 	for (size_t i = 0; i < module_count(l) && !target_parks(t); i++) {
 		const struct module *m = module_get(l, i);
 
-		if (m->image && !m->gone && !is_openssl(m->name) && has_switch(m->image, m->main))
+		/* Nothing is known of what nobody could read: it may switch. */
+		if (!m->gone && !is_for_others(m->name) &&
+		    (m->unread || (m->mapped && has_switch(m->mapped, m->main))))
 			target_set_parks(t);
 	}
 }
@@ -111,7 +115,8 @@ static bool learn_switch(struct reading *r, const struct maps_entry *m)
 {
 	char *path = module_plain_path(m->name);
 	const struct file_image *f = path ? module_file_of(r, m, path) : NULL;
-	bool found = f && f->image && !is_openssl(path_base(path)) && has_switch(f->image, false);
+	bool found = f && !f->none && !is_for_others(path_base(path)) &&
+		     (!module_file_shows(r, f, m) || has_switch(f->image, false));
 
 	free(path);
 	return found;
