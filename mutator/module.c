@@ -396,6 +396,12 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 		return no_memory(r->e);
 	}
 	x = known_entry(r, m, f, &biased, &bias);
+	/* It came and went while the others were read, and what was looked for in memory was not there. */
+	if (x && biased && x->placed && x->module.unread && is_mapped(r, f, true, x->module.bias)) {
+		x->module.gone = true;
+		bias = x->module.bias;
+		x = NULL;
+	}
 	if (x || f->none || (!biased && f->image && shows_data(f->image, m))) {
 		free(path);
 		if (x) {

@@ -43,7 +43,10 @@ struct module_list; /* opaque */
 
 /* Reads the maps and opens every file that is mapped executable. Opened while the target runs. */
 int module_list_read(const struct target *t, struct module_list **out, struct dinst_error *e);
-/* Looks again: marks modules `gone`, adds new ones at the end. *changed tells if anything did. */
+/*
+ * Looks again: marks modules `gone`, adds new ones at the end. One that was not what its file says, and is now,
+ * is a new one. *changed tells if anything did.
+ */
 int module_list_update(struct module_list *l, const struct target *t, bool *changed,
 		       struct dinst_error *e);
 void module_list_free(struct module_list *l);
