@@ -94,9 +94,9 @@ struct data_symbol {
 };
 
 /*
- * "name" (in all modules, the executable first) or "module:name" is a variable in
- * one of the modules; of what the linker copied to the executable it is the copy. DINST_NO_FUNCTION, with the nearest names, or DINST_NO_MODULE;
- * DINST_REFUSED for what has no fixed address (thread-local variables).
+ * "name" (in all modules, the executable first, and what is exported before what is static) or "module:name"
+ * is a variable in one of the modules; of what the linker copied to the executable it is the copy. DINST_NO_FUNCTION, with the nearest names, or DINST_NO_MODULE;
+ * DINST_REFUSED for what has no fixed address (thread-local variables), and where several are equally good.
  */
 int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
 		     struct dinst_error *e);

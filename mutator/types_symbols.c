@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mutator/mdl/mdl.h"
+#include "mutator/module_private.h"
 #include "mutator/types_private.h"
 
 enum { NAMES_MAX = 8192 };
@@ -57,6 +58,14 @@ struct search {
 	bool found, global, thread_local, several;
 	vaddr_t address;
 	uint64_t size;
+	const struct module *rival; /* a library that has an equally good one, or NULL */
+};
+
+/* Where is looked: in all modules, or in those of a name. */
+struct scope {
+	const struct module_list *modules;
+	char module[256];    /* "": all */
+	struct module *only; /* the first of that name */
 };
 
 /* A name without the version that the linker appended. */
@@ -102,40 +111,52 @@ static bool search_module(struct module *m, const char *name, struct search *s)
 }
 
 /* The module that the name begins with; *name becomes what is behind it. */
-static int named_module(const struct module_list *modules, const char **name,
-			struct module **module, struct dinst_error *e)
+static int named_module(const struct module_list *modules, const char **name, struct scope *scope,
+			struct dinst_error *e)
 {
 	const char *colon = strchr(*name, ':');
-	char text[256];
 
-	*module = NULL;
+	*scope = (struct scope){.modules = modules};
 	if (!colon || colon[1] == ':')
 		return 0;
-	snprintf(text, sizeof(text), "%.*s", (int)(colon - *name), *name);
-	*module = module_named(modules, text);
-	if (!*module)
+	snprintf(scope->module, sizeof(scope->module), "%.*s", (int)(colon - *name), *name);
+	scope->only = module_named(modules, scope->module);
+	if (!scope->only)
 		return dinst_fail(e, DINST_NO_MODULE, "there is no module '%s' in this program",
-				  text);
+				  scope->module);
 	*name = colon + 1;
 	return 0;
 }
 
-static bool search_modules(const struct module_list *modules, struct module *only, const char *name,
-			   struct search *s, struct module **found)
+/* What everybody can name comes before what one source file has. */
+static void choose_between(struct search *best, struct module **found, const struct search *s,
+			   struct module *m)
 {
-	/* The executable's own comes first: it may hold copies of what libraries define. */
-	for (unsigned pass = 0; pass < 2; pass++)
-		for (size_t i = 0; i < module_count(modules); i++) {
-			struct module *m = module_get(modules, i);
+	if (!best->found || (s->global && !best->global)) {
+		*best = *s;
+		*found = m;
+	} else if (s->global == best->global) {
+		best->rival = m;
+	}
+}
 
-			if ((only && m != only) || m->main != (pass == 0))
-				continue;
-			if (search_module(m, name, s)) {
-				*found = m;
-				return true;
-			}
+static bool search_modules(const struct scope *scope, const char *name, struct search *best,
+			   struct module **found)
+{
+	*best = (struct search){0};
+	/* The executable's own comes first: it may hold copies of what libraries define. */
+	for (unsigned pass = 0; pass < 2 && !best->found; pass++)
+		for (size_t i = 0; i < module_count(scope->modules); i++) {
+			struct module *m = module_get(scope->modules, i);
+			struct search s;
+
+			/* Several may have one name: copies of a plugin, or one that is loaded twice. */
+			if (m->main == (pass == 0) &&
+			    (!scope->only || module_has_name(m, scope->module)) &&
+			    search_module(m, name, &s))
+				choose_between(best, found, &s, m);
 		}
-	return false;
+	return best->found;
 }
 
 /*
@@ -172,9 +193,10 @@ static bool add_name(void *arg, const char *name, const Elf64_Sym *symbol)
 	return n->count == NAMES_MAX;
 }
 
-static int not_found(const struct module_list *modules, struct module *only, const char *name,
-		     struct dinst_error *e)
+static int not_found(const struct scope *scope, const char *name, struct dinst_error *e)
 {
+	const struct module_list *modules = scope->modules;
+	const struct module *only = scope->only;
 	struct names n = {.names = malloc(NAMES_MAX * sizeof(char *))};
 	const char *nearest = NULL;
 
@@ -193,25 +215,40 @@ static int not_found(const struct module_list *modules, struct module *only, con
 	return DINST_NO_FUNCTION;
 }
 
-int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
-		     struct dinst_error *e)
+/* Which of several is meant cannot be told: in one module, or in two. */
+static int refuse_several(const struct search *s, const struct module *m, const char *name,
+			  struct dinst_error *e)
 {
-	struct module *only, *found, *owner;
-	struct search s, copy;
-	int r = named_module(modules, &name, &only, e);
+	const bool twins = s->rival && !strcmp(s->rival->name, m->name);
 
-	if (r)
-		return r;
-	if (!search_modules(modules, only, name, &s, &found))
-		return not_found(modules, only, name, e);
-	if (s.thread_local)
-		return dinst_fail(e, DINST_REFUSED,
-				  "'%s' is a thread-local variable: it has no one address", name);
-	if (s.several)
+	if (!s->rival)
 		return dinst_fail(
 			e, DINST_REFUSED,
 			"%s has several variables named '%s': which is meant cannot be told",
-			found->name, name);
+			m->name, name);
+	return dinst_fail(e, DINST_REFUSED,
+			  "%s and %s both have a variable named '%s': MODULE:%s says which",
+			  twins ? m->path : m->name, twins ? s->rival->path : s->rival->name, name,
+			  name);
+}
+
+int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
+		     struct dinst_error *e)
+{
+	struct module *found, *owner;
+	struct search s, copy;
+	struct scope scope;
+	int r = named_module(modules, &name, &scope, e);
+
+	if (r)
+		return r;
+	if (!search_modules(&scope, name, &s, &found))
+		return not_found(&scope, name, e);
+	if (s.thread_local)
+		return dinst_fail(e, DINST_REFUSED,
+				  "'%s' is a thread-local variable: it has no one address", name);
+	if (s.several || s.rival)
+		return refuse_several(&s, found, name, e);
 	owner = copied_to(modules, &s, &copy);
 	if (!owner) {
 		owner = found;
@@ -244,22 +281,23 @@ static char *last_step(char *text)
 char *data_symbol_path(const struct module_list *modules, char *text, char *path, size_t size)
 {
 	struct dinst_error ignored = {0};
-	struct module *only, *found;
+	struct module *found;
 	char *colon = strchr(text, ':'), *start = text, *dot;
 	const char *name = text;
+	struct scope scope;
 	struct search s;
 
 	*path = 0;
 	if (colon && colon[1] != ':')
 		start = colon + 1;
-	if (!last_step(start) || named_module(modules, &name, &only, &ignored) ||
-	    search_modules(modules, only, start, &s, &found))
+	if (!last_step(start) || named_module(modules, &name, &scope, &ignored) ||
+	    search_modules(&scope, start, &s, &found))
 		return path;
 	/* The longest name that is one: "a.b.c", then "a.b", then "a". */
 	snprintf(path, size, "%s", start);
 	while ((dot = last_step(start))) {
 		*dot = 0;
-		if (search_modules(modules, only, start, &s, &found))
+		if (search_modules(&scope, start, &s, &found))
 			break;
 	}
 	dot = path + strlen(start);

@@ -4,6 +4,11 @@
  * type that is passed in a way of its own: what compiled code reads must be what
  * the program passed.
  */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "mutator/image_private.h"
 #include "mutator/types.h"
 #include "tests/live/harness_session.h"
@@ -22,7 +27,7 @@ static const struct reading readings[] = {
 	{"small4", "takes_small", "entry", "$arg[4]", -70000},
 	{"small5", "takes_small", "entry", "$arg[5]", 4000000000},
 	{"many6", "takes_many", "entry", "$arg[6]", -7},
-	{"many7", "takes_many", "entry", "$arg[7]", 1ll << 40},
+	{"many7", "takes_many", "entry", "$arg[7]", 1LL << 40},
 	{"many8", "takes_many", "entry", "$arg[8]", 65535},
 	{"floats0", "takes_floats", "entry", "$arg[0]", -2},
 	{"floats1", "takes_floats", "entry", "$arg[1]", 3},
@@ -188,6 +193,87 @@ static void test_many_variables(void **state)
 	harness_end(h, 0);
 }
 
+static void copy_file(const char *from, const char *to)
+{
+	static char buffer[1 << 20];
+	FILE *in = fopen(from, "re"), *out = fopen(to, "we");
+	size_t n;
+
+	assert_true(in && out);
+	n = fread(buffer, 1, sizeof(buffer), in);
+	assert_true(n > 0 && feof(in));
+	assert_int_equal(fwrite(buffer, 1, n, out), n);
+	fclose(in);
+	assert_int_equal(fclose(out), 0);
+}
+
+static void load(struct harness *h, const char *path)
+{
+	char command[4096];
+
+	snprintf(command, sizeof(command), "load %s\n", path);
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "loaded");
+}
+
+static void expect_variable(const struct session *s, const char *name, const char *module,
+			    int value)
+{
+	struct dinst_error e = {0};
+	struct data_symbol found;
+	int memory;
+
+	if (data_symbol_find(s->modules, name, &found, &e))
+		fail_msg("%s", e.text);
+	assert_string_equal(found.module->name, module);
+	assert_int_equal(target_read(s->target, found.address, &memory, sizeof(memory), &e), 0);
+	assert_int_equal(memory, value);
+}
+
+static void expect_refused(const struct session *s, const char *name, const char *why)
+{
+	struct dinst_error e = {0};
+	struct data_symbol found;
+
+	assert_int_equal(data_symbol_find(s->modules, name, &found, &e), DINST_REFUSED);
+	if (!strstr(e.text, why))
+		fail_msg("%s", e.text);
+}
+
+/* Libraries with variables of one name, and copies of one library: which is meant is told, or not guessed. */
+static void test_twins(void **state)
+{
+	static const char one[] = "libvariables-one.so", two[] = "libvariables-two.so";
+	struct harness *h = *state;
+	char directory[] = "/tmp/dinst-twins-XXXXXX", copy[64], why[96];
+	struct session *s;
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(copy, sizeof(copy), "%s/%s", directory, one);
+	copy_file(harness_path("tests/live/targets/libvariables-one.so"), copy);
+	harness_start(h, "parked", "fiber", NULL);
+	load(h, harness_path("tests/live/targets/libvariables-one.so"));
+	load(h, harness_path("tests/live/targets/libvariables-two.so"));
+	s = session_begin(h);
+	expect_refused(s, "twin", "both have a variable named 'twin': MODULE:twin says which");
+	expect_variable(s, "libvariables-one.so:twin", one, 1);
+	expect_variable(s, "libvariables-two.so:twin", two, 2);
+	expect_variable(s, "global_in_one", one, 100);
+	expect_variable(s, "global_in_two", two, 20);
+	session_end(s);
+	load(h, copy);
+	s = session_begin(h);
+	snprintf(why, sizeof(why), "%s", copy);
+	expect_refused(s, "libvariables-one.so:twin", why);
+	expect_refused(s, "global_in_one", why);
+	snprintf(why, sizeof(why), "%s:twin", copy);
+	expect_variable(s, why, one, 1);
+	session_end(s);
+	harness_end(h, 0);
+	unlink(copy);
+	rmdir(directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -196,6 +282,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_mistakes, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_many_variables, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_twins, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
