@@ -71,18 +71,44 @@ static bool is_ours(int fd, bool directory)
 	return directory ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode) && st.st_nlink == 1;
 }
 
+static bool is_our_place(const struct stat *st)
+{
+	return S_ISDIR(st->st_mode) && st->st_uid == geteuid() &&
+	       (!(st->st_mode & S_IWOTH) || (st->st_mode & S_ISVTX));
+}
+
+/* What is missing may be made below what there is: that is ours, and nobody else's link leads there. */
+static bool may_be_made(const char *base)
+{
+	struct stat link, st = {0};
+	char path[PATH_ROOM];
+	const int n = snprintf(path, sizeof(path), "%s/", base);
+
+	if (n < 0 || (size_t)n >= sizeof(path) || stat("/", &st) < 0)
+		return false;
+	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = 0;
+		if (lstat(path, &link) < 0)
+			return errno == ENOENT && is_our_place(&st);
+		if ((S_ISLNK(link.st_mode) && link.st_uid && link.st_uid != geteuid()) ||
+		    stat(path, &st) < 0)
+			return false;
+		*p = '/';
+	}
+	return is_our_place(&st);
+}
+
 /*
  * What sudo leaves in the environment may be another user's home, in which we would
- * make directories for him or, by his links, elsewhere. What is missing we make.
+ * make directories for him or, by his links, elsewhere.
  */
 static bool is_usable(const char *base)
 {
 	struct stat st;
 
 	if (stat(base, &st) < 0)
-		return errno == ENOENT;
-	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-	       (!(st.st_mode & S_IWOTH) || (st.st_mode & S_ISVTX));
+		return errno == ENOENT && may_be_made(base);
+	return is_our_place(&st);
 }
 
 /* Makes the directories above, as far as they are missing, for nobody but us. */

@@ -3,7 +3,7 @@
  * cache.h - files that spare us work the second time.
  *
  * They lie in $XDG_CACHE_HOME/dinst, else in ~/.cache/dinst, which must belong
- * to us and be closed to others. Nothing depends on them: without a home, with
+ * to us and be closed to others; what is missing is made below a directory of ours only. Nothing depends on them: without a home, with
  * a full or read-only disk, with DINST_CACHE=off in the environment there is
  * no cache, and nobody is told. What is in a file is its reader's to judge; here
  * is only seen to it that it is ours and whole: a file appears under its name

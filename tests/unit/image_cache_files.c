@@ -179,6 +179,44 @@ static void test_strangers(void **state)
 	assert_false(cache_write("a.plans", "one", 3));
 }
 
+/* fear L2: a directory that is missing is made below what is ours, not in another user's home, nor where a link of his leads */
+static void test_missing(void **state)
+{
+	char user[128], victim[128], link[160], path[192];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/new/deep", home);
+	setenv("XDG_CACHE_HOME", path, 1);
+	assert_true(cache_write("a.plans", "one", 3));
+	if (geteuid() != 0) {
+		print_message("not root: files of other users are not tried\n");
+		skip();
+	}
+	snprintf(user, sizeof(user), "%s/user", home);
+	snprintf(victim, sizeof(victim), "%s/victim", home);
+	snprintf(link, sizeof(link), "%s/link", user);
+	assert_int_equal(mkdir(user, 0755), 0);
+	assert_int_equal(mkdir(victim, 0700), 0);
+	assert_int_equal(symlink(victim, link), 0);
+	assert_int_equal(lchown(link, 65534, 65534), 0);
+	assert_int_equal(chown(user, 65534, 65534), 0);
+	snprintf(path, sizeof(path), "%s/.cache", user);
+	setenv("XDG_CACHE_HOME", path, 1);
+	assert_false(cache_write("a.plans", "one", 3));
+	assert_int_equal(access(path, F_OK), -1);
+	snprintf(path, sizeof(path), "%s/missing", link);
+	setenv("XDG_CACHE_HOME", path, 1);
+	assert_false(cache_write("a.plans", "one", 3));
+	assert_int_equal(access(path, F_OK), -1);
+	/* What is there beyond it is ours, and it is his link still. */
+	snprintf(path, sizeof(path), "%s/there", victim);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/there/missing", link);
+	setenv("XDG_CACHE_HOME", path, 1);
+	assert_false(cache_write("a.plans", "one", 3));
+	assert_int_equal(access(path, F_OK), -1);
+}
+
 /* Nowhere to write to, and no room: nobody is bothered, nothing is left behind. */
 static void test_nowhere(void **state)
 {
@@ -250,8 +288,8 @@ static void test_no_key(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_files),     CASE(test_writers), CASE(test_many),   CASE(test_limit),
-		CASE(test_strangers), CASE(test_nowhere), CASE(test_no_key),
+		CASE(test_files),     CASE(test_writers), CASE(test_many),    CASE(test_limit),
+		CASE(test_strangers), CASE(test_missing), CASE(test_nowhere), CASE(test_no_key),
 	};
 
 	return cmocka_run_group_tests_name("image: files of the cache", tests, NULL, NULL);
