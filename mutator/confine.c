@@ -283,10 +283,10 @@ uint8_t *confine_run(const struct confined_work *w, size_t *size, int *forked)
 {
 	pid_t parent = getpid(), child;
 	uint8_t *bytes = NULL;
-	int ends[2], good = 0;
+	int ends[2], good = 0, status;
 
 	*size = 0;
-	*forked = 0;
+	*forked = CONFINED_NOT_FORKED;
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		return NULL;
 	fflush(NULL);
@@ -303,12 +303,13 @@ uint8_t *confine_run(const struct confined_work *w, size_t *size, int *forked)
 	if (child > 0) {
 		const uint64_t deadline = clock_ns() + w->patience_ns;
 
-		*forked = 1;
 		good = take_answer(w, ends[0], deadline, &bytes, size);
 		if (!good)
 			kill(child, SIGKILL);
 		/* That nobody can write any more does not say that it ends. */
-		good = child_wait_until(child, deadline) == 0 && good;
+		status = child_wait_until(child, deadline);
+		good = status == 0 && good;
+		*forked = status < 0 && *size <= w->most ? CONFINED_CUT : CONFINED_ENDED;
 	}
 	close(ends[0]);
 	if (!good) {

@@ -45,11 +45,14 @@ struct confined_work {
 	uint64_t patience_ns; /* for all of them */
 };
 
+/* How it went: only a child that came to its end, or wrote too much, says something of what it was given. */
+enum confined_end { CONFINED_NOT_FORKED, CONFINED_ENDED, CONFINED_CUT };
+
 /*
  * Lets work(arg, fd) write to `fd` in a confined child, and returns what it wrote, malloc'ed:
  * at least one byte. NULL if it died, wrote more, had not ended in time, or if there can be no
- * child (*forked is false then). A kernel without filters has it done all the same, and the log
- * says so once.
+ * child; *forked is an enum confined_end: CONFINED_CUT where a signal ended it, or it was late. A kernel
+ * without filters has it done all the same, and the log says so once.
  */
 uint8_t *confine_run(const struct confined_work *w, size_t *size, int *forked);
 

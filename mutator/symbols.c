@@ -310,16 +310,19 @@ static int read_mini(struct image *img, struct symbol_list *list, struct dinst_e
 	if (!s || mini_held > MINI_ALL_MAX - MINI_MAX)
 		return 0;
 	bytes = confine_run(&work, &size, &forked);
-	/* No room for another process: these names are done without. */
-	if (!bytes && !forked)
+	/* No room for another process, or not for long: these names are done without. */
+	if (!bytes && forked != CONFINED_ENDED)
 		return 0;
 	if (!bytes)
 		return dinst_fail(e, DINST_BAD_FILE, "%s: .gnu_debugdata cannot be decompressed",
 				  img->name);
 	r = elf_file_memory(bytes, size, img->name, ELF_DEBUG, &img->mini, e);
-	mini_held += img->mini.size;
-	if (!r && !debug_file_fits(&img->file, &img->mini))
+	/* Of other code: neither functions nor variables are taken from it. */
+	if (!r && !debug_file_fits(&img->file, &img->mini)) {
+		elf_file_release(&img->mini);
 		return 0;
+	}
+	mini_held += img->mini.size;
 	return r ? r : read_sections(img, &img->mini, ".gnu_debugdata", list, &symtab, e);
 }
 

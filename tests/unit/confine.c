@@ -72,6 +72,14 @@ static void go_on(const void *arg, int fd)
 		sched_yield();
 }
 
+static void fault(const void *arg, int fd)
+{
+	say(arg, fd);
+	__builtin_trap();
+}
+
+static int last_end; /* enum confined_end of the last run() */
+
 static uint8_t *run(void (*work)(const void *, int), const char *text, size_t most, size_t *size)
 {
 	const struct confined_work w = {.what = "a test is done",
@@ -83,6 +91,7 @@ static uint8_t *run(void (*work)(const void *, int), const char *text, size_t mo
 	uint8_t *bytes = confine_run(&w, size, &forked);
 
 	assert_true(forked);
+	last_end = forked;
 	/* whatever it was, it has ended */
 	assert_int_equal(waitpid(-1, NULL, 0), -1);
 	assert_int_equal(errno, ECHILD);
@@ -102,6 +111,22 @@ static void test_answers(void **state)
 	assert_null(run(say, "too much", 7, &size));
 	assert_null(run(say, "", 7, &size));
 	assert_null(run(die, "and died", 100, &size));
+}
+
+/* What says something of what it was given, and what does not. */
+static void test_ends(void **state)
+{
+	size_t size;
+
+	(void)state;
+	assert_null(run(die, "and died", 100, &size));
+	assert_int_equal(last_end, CONFINED_ENDED);
+	assert_null(run(say, "too much", 7, &size));
+	assert_int_equal(last_end, CONFINED_ENDED);
+	assert_null(run(fault, "and was ended", 100, &size));
+	assert_int_equal(last_end, CONFINED_CUT);
+	assert_null(run(dribble, NULL, 1 << 20, &size));
+	assert_int_equal(last_end, CONFINED_CUT);
 }
 
 /* fear L1: who answers one byte now and then does not hold anybody up: time is given for the whole answer */
@@ -316,13 +341,10 @@ static void test_without_filter(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_little_by_little),
-		cmocka_unit_test(test_looked_late),
-		cmocka_unit_test(test_away_meanwhile),
-		cmocka_unit_test(test_answered_and_stays),
-		cmocka_unit_test(test_nobody_reads),
-		cmocka_unit_test(test_without_filter),
+		cmocka_unit_test(test_answers),		 cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_little_by_little), cmocka_unit_test(test_looked_late),
+		cmocka_unit_test(test_away_meanwhile),	 cmocka_unit_test(test_answered_and_stays),
+		cmocka_unit_test(test_nobody_reads),	 cmocka_unit_test(test_without_filter),
 	};
 
 	alarm(120);

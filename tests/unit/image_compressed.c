@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_compressed.c - names in .gnu_debugdata that cannot be had, or are not the file's: it is as without them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above */
+#include <cmocka.h>
+
+#include <dlfcn.h>
+
+#include "tests/unit/image_bytes.h"
+
+static bool is_killed;
+
+/* The library's, in the child that decompresses. */
+lzma_ret lzma_stream_decoder(lzma_stream *stream, uint64_t most, uint32_t flags)
+{
+	lzma_ret (*real)(lzma_stream *, uint64_t, uint32_t);
+
+	if (is_killed)
+		__builtin_trap();
+	*(void **)&real = dlsym(RTLD_NEXT, "lzma_stream_decoder");
+	return real(stream, most, flags);
+}
+
+static struct image *open_good(const struct bytes *b)
+{
+	struct dinst_error e = {0};
+	struct image *img = open_bytes(b, "file", NULL, &e);
+
+	if (!img)
+		fail_msg("%s", e.text);
+	return img;
+}
+
+/* A file whose names are those of `with`, compressed. */
+static struct bytes with_names_of(const struct bytes *with)
+{
+	struct bytes bare = target_bytes("image-cxx"), packed = compress(with);
+
+	hide_symbols(&bare);
+	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
+	free(packed.p);
+	return bare;
+}
+
+/* fear F5: what decompresses is killed, for want of memory, say: the file is not damaged, and is done without these names */
+static void test_killed(void **unused)
+{
+	struct bytes whole = target_bytes("image-cxx"), bare = with_names_of(&whole);
+	struct image *img;
+	uint32_t flags;
+
+	(void)unused;
+	is_killed = true;
+	img = open_good(&bare);
+	assert_false(image_name_flags(img, "mostly_warm.cold", &flags));
+	image_close(img);
+	is_killed = false;
+	img = open_good(&bare);
+	assert_true(image_name_flags(img, "mostly_warm.cold", &flags));
+	image_close(img);
+	free(bare.p);
+	free(whole.p);
+}
+
+/* fear F5: of a file whose code lies elsewhere nothing stays: what says where functions are wrongly says so of variables */
+static void test_of_other_code(void **unused)
+{
+	struct bytes other = target_bytes("image-cxx"), bare;
+	struct image *img;
+
+	(void)unused;
+	move_code(&other);
+	bare = with_names_of(&other);
+	img = open_good(&bare);
+	assert_null(img->mini.bytes);
+	image_close(img);
+	free(bare.p);
+	free(other.p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_of_other_code),
+	};
+
+	alarm(120);
+	return cmocka_run_group_tests_name("image: compressed names", tests, NULL, NULL);
+}
