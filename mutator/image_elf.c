@@ -360,7 +360,9 @@ const uint8_t *elf_note(const uint8_t *bytes, size_t size, size_t align, const c
 		next = (description + n.n_descsz + align - 1) & ~(uint64_t)(align - 1);
 		if (description > size || n.n_descsz > size - description)
 			return NULL;
-		if (n.n_type == type && n.n_namesz == length &&
+		/* Go's linker counts what pads its name, too. */
+		if (n.n_type == type && n.n_namesz >= length &&
+		    n.n_namesz <= ((length + 3) & ~(size_t)3) &&
 		    !memcmp(bytes + name, owner, length)) {
 			*found = n.n_descsz;
 			return bytes + description;

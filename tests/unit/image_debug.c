@@ -471,6 +471,31 @@ static void test_no_sections(void **unused)
 	free(b.p);
 }
 
+/* Nor does it tell that it is Go's: a note does, with a name whose padding counts. */
+static void test_go_note(void **unused)
+{
+	static const uint8_t build_id[] = {4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0};
+	static const uint8_t go[] = {4, 0, 0, 0, 20, 0, 0, 0, 4, 0, 0, 0, 'G', 'o', 0, 0};
+	struct bytes b = target_bytes("image-cxx");
+	Elf64_Ehdr *h = (Elf64_Ehdr *)b.p;
+	struct dinst_error e = {0};
+	struct image *img;
+	uint8_t *note;
+
+	(void)unused;
+	h->e_shoff = h->e_shnum = h->e_shstrndx = 0;
+	img = open_bytes(&b, "file", NULL, &e);
+	assert_true(img && !img->go);
+	image_close(img);
+	note = memmem(b.p, b.size, build_id, sizeof(build_id));
+	assert_non_null(note);
+	memcpy(note, go, sizeof(go));
+	img = open_bytes(&b, "file", NULL, &e);
+	assert_true(img && img->go);
+	image_close(img);
+	free(b.p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +508,7 @@ int main(void)
 		cmocka_unit_test(test_damaged_compressed),
 		cmocka_unit_test(test_many_compressed),
 		cmocka_unit_test(test_no_sections),
+		cmocka_unit_test(test_go_note),
 	};
 
 	mishaps_open();
