@@ -206,8 +206,11 @@ static bool find_go(const struct elf_file *f)
 	return false;
 }
 
-/* Ada: whatever GNAT compiles asks its runtime to raise, or is that runtime. */
-static bool find_gnat(const struct elf_file *f)
+/*
+ * Ada: whatever GNAT compiles asks its runtime to raise, or is that runtime. A static program that is
+ * stripped has the names in its debug file.
+ */
+static bool find_gnat(const struct elf_file *f, const struct symbol_list *list)
 {
 	static const char *const names[] = {".dynstr", ".strtab"};
 	static const char wanted[] = "\0__gnat_";
@@ -218,6 +221,9 @@ static bool find_gnat(const struct elf_file *f)
 		if (s && s->bytes && memmem(s->bytes, s->size, wanted, sizeof(wanted) - 1))
 			return true;
 	}
+	for (size_t i = 0; i < list->count; i++)
+		if (!strncmp(list->symbols[i].name, wanted + 1, sizeof(wanted) - 2))
+			return true;
 	return false;
 }
 
@@ -297,7 +303,6 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 		goto close;
 	find_span(img);
 	img->go = find_go(&img->file);
-	img->turns_faults = img->go || find_gnat(&img->file) || find_managed(&img->file);
 	img->mono = find_mono(&img->file);
 	img->soname = find_soname(&img->file);
 	result = find_text(img, e);
@@ -305,6 +310,7 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 		result = read_frames(img, e);
 	if (!result)
 		result = symbols_read(img, debug_root, &symbols, e);
+	img->turns_faults = img->go || find_gnat(&img->file, &symbols) || find_managed(&img->file);
 	if (!result)
 		result = ocaml_find(img, &symbols, e);
 	if (!result)

@@ -28,14 +28,6 @@ static bool names_symbol(const struct elf_file *f, const char *wanted, size_t si
 	return false;
 }
 
-static bool is_ocaml(const struct elf_file *f, bool *grows)
-{
-	static const char runtime[] = "\0caml_call_gc", growth[] = "\0caml_call_realloc_stack";
-
-	*grows = names_symbol(f, growth, sizeof(growth));
-	return *grows || names_symbol(f, runtime, sizeof(runtime));
-}
-
 /* What separates a unit's name from the ending depends on the version: "__", "." or "$". */
 static bool ends_with(const struct symbol *s, const char *ending)
 {
@@ -50,6 +42,27 @@ static bool is_named(const struct symbol *s, const char *name)
 	return s->length == strlen(name) && !memcmp(s->name, name, s->length);
 }
 
+/* By the file's own names, or by those of its debug file: a static program that is stripped has none. */
+static bool is_known(const struct elf_file *f, const struct symbol_list *list, const char *wanted,
+		     size_t size)
+{
+	if (names_symbol(f, wanted, size))
+		return true;
+	for (size_t i = 0; i < list->count; i++)
+		if (is_named(&list->symbols[i], wanted + 1))
+			return true;
+	return false;
+}
+
+/* The names are looked for with the zero before them, and that behind them. */
+static bool is_ocaml(const struct elf_file *f, const struct symbol_list *list, bool *grows)
+{
+	static const char runtime[] = "\0caml_call_gc", growth[] = "\0caml_call_realloc_stack";
+
+	*grows = is_known(f, list, growth, sizeof(growth));
+	return *grows || is_known(f, list, runtime, sizeof(runtime));
+}
+
 static int by_address(const void *a, const void *b)
 {
 	const vaddr_t x = *(const vaddr_t *)a, y = *(const vaddr_t *)b;
@@ -61,7 +74,7 @@ int ocaml_find(struct image *img, const struct symbol_list *list, struct dinst_e
 {
 	struct image_ocaml *o = &img->ocaml;
 
-	if (!is_ocaml(&img->file, &o->grows))
+	if (!is_ocaml(&img->file, list, &o->grows))
 		return 0;
 	o->begins = calloc(list->count + 1, sizeof(*o->begins));
 	o->ends = calloc(list->count + 1, sizeof(*o->ends));

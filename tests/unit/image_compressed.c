@@ -83,11 +83,77 @@ static void test_of_other_code(void **unused)
 	free(other.p);
 }
 
+/* As strip leaves a static program: no name is in the file itself. */
+static void wipe_names(struct bytes *b)
+{
+	const Elf64_Ehdr *h = (const Elf64_Ehdr *)b->p;
+
+	for (unsigned i = 0; i < h->e_shnum; i++)
+		if (sections(b)[i].sh_type == SHT_STRTAB && i != h->e_shstrndx)
+			memset(b->p + sections(b)[i].sh_offset, 0, sections(b)[i].sh_size);
+}
+
+static struct image *open_wiped(const char *name, const struct bytes *with)
+{
+	struct bytes bare = target_bytes(name), packed = compress(with);
+	struct image *img;
+
+	hide_symbols(&bare);
+	wipe_names(&bare);
+	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
+	img = open_good(&bare);
+	free(packed.p);
+	free(bare.p);
+	return img;
+}
+
+/* fear H5: OCaml's stacks are small, too, where only compressed names tell that it is OCaml */
+static void test_ocaml(void **unused)
+{
+	struct bytes whole = target_bytes("points-ocaml-5");
+	struct image *img = open_wiped("points-ocaml-5", &whole);
+	const struct image_function *functions;
+	const size_t count = image_functions(img, &functions);
+	size_t found = 0;
+	bool runtime;
+
+	(void)unused;
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(functions[i].name, "camlThree.looks_1")) {
+			assert_true(image_grows_stack(img, functions[i].address, &runtime));
+			found++;
+		}
+	assert_int_equal(found, 1);
+	image_close(img);
+	free(whole.p);
+}
+
+/* fear E1: what makes exceptions of faults is known for it where only compressed names tell */
+static void test_gnat(void **unused)
+{
+	static const char from[] = "\0mostly_warm", to[] = "\0__gnat_warm";
+	struct bytes whole = target_bytes("image-cxx");
+	struct image *img = open_wiped("image-cxx", &whole);
+	uint8_t *at = whole.p;
+
+	(void)unused;
+	assert_false(image_turns_faults(img));
+	image_close(img);
+	while ((at = memmem(at, whole.size - (size_t)(at - whole.p), from, sizeof(from) - 1)))
+		memcpy(at, to, sizeof(to) - 1);
+	img = open_wiped("image-cxx", &whole);
+	assert_true(image_turns_faults(img));
+	image_close(img);
+	free(whole.p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_of_other_code),
+		cmocka_unit_test(test_ocaml),
+		cmocka_unit_test(test_gnat),
 	};
 
 	alarm(120);
