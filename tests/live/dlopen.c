@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "inject/remote_private.h"
+#include "tests/live/every_step.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
@@ -367,7 +368,7 @@ static void test_old_ones_removed(void **state)
 static void test_old_and_new_hole(void **state)
 {
 	struct harness *h = *state;
-	struct user_regs_struct regs;
+	struct stepper p = {0};
 	struct session *s;
 	struct flush_result result;
 	struct dinst_error e = {0};
@@ -387,15 +388,18 @@ static void test_old_and_new_hole(void **state)
 	new = session_insert(s, "reload_tiny");
 	assert_int_equal(session_instance(s, new)->links->site->patch_count, 2);
 	assert_int_equal(session_instance(s, new)->links->site->patches[0].address, hole);
-	harness_send(h, "call 200000000\n");
-	thread_seize_at(h->pid, hole, hole + 1, &regs);
-	thread_freeze(h->pid, h->pid);
+	p.pid = p.tid = h->pid;
+	step_hold(&p);
+	harness_send(h, "call 10\n");
+	while (p.regs.rip != hole)
+		step_once(&p);
+	step_freeze(&p);
 	session_remove(s, old);
 	session_remove(s, new);
 	if (removal_flush(s, &result, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_not_equal(result.queued, 0);
-	thread_thaw(h->pid);
+	step_release(&p);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_flush_all(s);
 	session_end(s);
