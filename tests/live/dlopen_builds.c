@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/live/every_step.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
@@ -96,7 +97,7 @@ static void test_both_builds_removed(void **state)
 	struct harness *h = *state;
 
 	for (int n = 0; n < 2; n++) {
-		struct user_regs_struct regs;
+		struct stepper p = {0};
 		struct flush_result result;
 		struct dinst_error e = {0};
 		struct two_builds b;
@@ -106,14 +107,17 @@ static void test_both_builds_removed(void **state)
 		s = session_begin(h);
 		begin_two_builds(h, s, &b);
 		ask(h, "spin");
-		thread_seize_at(b.child, b.hole, b.hole + 1, &regs);
-		thread_freeze(b.child, b.child);
+		p.pid = p.tid = b.child;
+		step_hold(&p);
+		while (p.regs.rip != b.hole)
+			step_once(&p);
+		step_freeze(&p);
 		session_remove(s, n ? b.old : b.new);
 		session_remove(s, n ? b.new : b.old);
 		if (removal_flush(s, &result, &e) < 0)
 			fail_msg("%s", e.text);
 		assert_int_not_equal(result.queued, 0);
-		thread_thaw(b.child);
+		step_release(&p);
 		end_two_builds(h, s, &b);
 	}
 }
