@@ -422,6 +422,7 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 		main_program_find(r->target, r->root, &r->main);
 	r->main_known = true;
 	settle(r, x, f, biased, bias);
+	x->module.may_switch = x->module.unread && module_may_switch(r, m);
 	return 0;
 }
 

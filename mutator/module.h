@@ -28,10 +28,11 @@ struct module {
 	struct image *
 		mapped; /* what is there, though it may not be patched; NULL if that is not known */
 	bool unread;	/* what is there may be a library that nobody has read */
-	taddr_t bias;	/* address in the target = vaddr + bias */
-	taddr_t lo, hi; /* span of its mappings */
-	bool main;	/* the executable */
-	bool gone;	/* unmapped since */
+	bool may_switch; /* then: and may switch between tasks, by what is mapped of it */
+	taddr_t bias;	 /* address in the target = vaddr + bias */
+	taddr_t lo, hi;	 /* span of its mappings */
+	bool main;	 /* the executable */
+	bool gone;	 /* unmapped since */
 	bool shared; /* some of its code is a shared mapping: what is written may go into the file */
 	/* Of reloads.c: */
 	enum module_news news;

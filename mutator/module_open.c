@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "inject/files.h"
 #include "inject/proc.h"
 #include "mutator/module_private.h"
+#include "mutator/parks.h"
 
 const char path_deleted[] = " (deleted)";
 
@@ -114,4 +116,42 @@ int module_file_open(const struct reading *r, const struct maps_entry *m, const 
 	if (lack)
 		return lack;
 	return inexact >= 0 ? inexact : -ENOENT;
+}
+
+/* ------------------------------------------------- what cannot be opened */
+
+enum { PIECE = 1 << 16, SEARCHED_MOST = 64 << 20 };
+
+/* True if memory from `lo` on names a switch, or cannot be read. */
+static bool names_switch(const struct target *t, taddr_t lo, taddr_t hi, uint8_t *piece)
+{
+	for (taddr_t at = lo, size; at < hi; at += size - PARKS_NAME_MAX) {
+		size = hi - at < PIECE ? hi - at : PIECE;
+		if (target_read_some(t, at, piece, size) != size || parks_are_named(piece, size))
+			return true;
+		if (at + size == hi)
+			break;
+	}
+	return false;
+}
+
+/* The names of what it takes from others are mapped with it, wherever they are. */
+bool module_may_switch(const struct reading *r, const struct maps_entry *m)
+{
+	uint64_t left = SEARCHED_MOST;
+	uint8_t *piece = malloc(PIECE);
+	bool may = !piece;
+
+	for (size_t i = 0; i < r->maps.count && !may; i++) {
+		const struct maps_entry *other = &r->maps.entries[i];
+
+		if (other->inode != m->inode || other->device != m->device ||
+		    !(other->protection & PROT_READ))
+			continue;
+		may = other->hi - other->lo > left ||
+		      names_switch(r->target, other->lo, other->hi, piece);
+		left -= may ? 0 : other->hi - other->lo;
+	}
+	free(piece);
+	return may;
 }

@@ -112,6 +112,12 @@ int module_file_open(const struct reading *r, const struct maps_entry *m, const 
 /* The image of a mapping's file, opened once while it is not written. NULL, and why, without memory or descriptors. */
 struct file_image *module_file_of(struct reading *r, const struct maps_entry *m, const char *path);
 
+/*
+ * True if a library that nobody can read as a file, of which `m` is mapped, may switch between tasks: what is mapped of
+ * it names what does (parks.h), or is not to be seen.
+ */
+bool module_may_switch(const struct reading *r, const struct maps_entry *m);
+
 /* True if its image is what the mapping shows, by what is in memory; not that of a file which has only its name. */
 bool module_file_shows(const struct reading *r, const struct file_image *f,
 		       const struct maps_entry *m);

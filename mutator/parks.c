@@ -15,6 +15,10 @@
 #include "mutator/module_private.h"
 #include "mutator/references_relocations.h"
 
+static const char switches[][PARKS_NAME_MAX] = {"swapcontext", "setcontext", "ASYNC_start_job",
+						"ASYNC_pause_job"};
+enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
+
 /* What libucontext calls its own, beside the names that all have. */
 static bool is_switch(const char *name)
 {
@@ -22,8 +26,18 @@ static bool is_switch(const char *name)
 
 	if (!strncmp(name, prefix, strlen(prefix)))
 		name += strlen(prefix);
-	return !strcmp(name, "swapcontext") || !strcmp(name, "setcontext") ||
-	       !strcmp(name, "ASYNC_start_job") || !strcmp(name, "ASYNC_pause_job");
+	for (size_t i = 0; i < SWITCHES; i++)
+		if (!strcmp(name, switches[i]))
+			return true;
+	return false;
+}
+
+bool parks_are_named(const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < SWITCHES; i++)
+		if (memmem(bytes, size, switches[i], strlen(switches[i])))
+			return true;
+	return false;
 }
 
 static void look_at_slot(void *arg, vaddr_t place, const char *name, vaddr_t value)
@@ -66,9 +80,8 @@ void modules_tell_parks(const struct module_list *l, struct target *t)
 	for (size_t i = 0; i < module_count(l) && !target_parks(t); i++) {
 		const struct module *m = module_get(l, i);
 
-		/* Nothing is known of what nobody could read: it may switch. */
 		if (!m->gone && !is_for_others(m->name) &&
-		    (m->unread || (m->mapped && has_switch(m->mapped, m->main))))
+		    (m->may_switch || (m->mapped && has_switch(m->mapped, m->main))))
 			target_set_parks(t);
 	}
 }
@@ -116,7 +129,8 @@ static bool learn_switch(struct reading *r, const struct maps_entry *m)
 	char *path = module_plain_path(m->name);
 	const struct file_image *f = path ? module_file_of(r, m, path) : NULL;
 	bool found = f && !f->none && !is_for_others(path_base(path)) &&
-		     (!module_file_shows(r, f, m) || has_switch(f->image, false));
+		     (module_file_shows(r, f, m) ? has_switch(f->image, false)
+						 : module_may_switch(r, m));
 
 	free(path);
 	return found;

@@ -10,6 +10,10 @@
 
 #include "mutator/core.h"
 
+/* True if the bytes hold the name of a function that switches between tasks. PARKS_NAME_MAX: no name is longer. */
+enum { PARKS_NAME_MAX = 16 };
+bool parks_are_named(const uint8_t *bytes, size_t size);
+
 /* As snapshot_take(); in doubt everything is hit, and s->unknown_code says so. */
 int parks_snapshot(struct session *s, struct stop *stop, struct snapshot **out,
 		   struct dinst_error *e);

@@ -451,22 +451,27 @@ void question_progress(struct question *q, const char *format, ...)
 /* ------------------------------------------------------------------ leaving */
 
 /* What had to stay, and what takes it out: the mutator knows when that can be done. */
-static int report_left(struct question *q, const json_t *answer)
+static void report_left(struct question *q, const json_t *answer)
 {
 	const json_t *note = json_array_get(json_object_get(answer, "notes"), 0);
 	const long long left = json_integer_value(json_object_get(answer, "left"));
 
 	if (json_is_string(note))
-		return report_text(q->c, DINST_FAILED, "%lld places had to stay for now: %s", left,
-				   json_string_value(note));
-	return report_text(q->c, DINST_FAILED,
-			   "%lld places had to stay for now: dinst repair %d takes them out", left,
-			   (int)q->pid);
+		report_text(q->c, DINST_FAILED, "%lld places had to stay for now: %s", left,
+			    json_string_value(note));
+	else
+		report_text(q->c, DINST_FAILED,
+			    "%lld places had to stay for now: dinst repair %d takes them out", left,
+			    (int)q->pid);
 }
 
-/* What was inserted goes, and the session if it was made for this. `failed`: and it was told why. */
-static int leave(struct question *q, bool failed)
+/*
+ * What was inserted goes, and the session if it was made for this. `before`: how it went, which is told; what had to stay
+ * for now is no more than done in part.
+ */
+static int leave(struct question *q, int before)
 {
+	const int stays = before == EXIT_PARTIAL ? EXIT_PARTIAL : EXIT_FAILED;
 	struct dinst_error e = {0, ""};
 	json_t *params, *answer = NULL;
 	int err, status = EXIT_DONE;
@@ -476,7 +481,7 @@ static int leave(struct question *q, bool failed)
 	/* cut off: by a second signal, or by the daemon's end, which nobody need have noticed */
 	if (q->c->link.fd < 0 && link_interrupted)
 		note(q->c, "the daemon takes out what is left");
-	else if (q->c->link.fd < 0 && !q->c->target_ended && !failed)
+	else if (q->c->link.fd < 0 && !q->c->target_ended && before != EXIT_FAILED)
 		return report_text(
 			q->c, DINST_DAEMON,
 			"the daemon has ended before this did: what is shown ends there");
@@ -494,14 +499,16 @@ static int leave(struct question *q, bool failed)
 	if (link_interrupted)
 		note(q->c, "the daemon takes out what is left");
 	else if (unknown)
-		status = report_text(q->c, DINST_FAILED,
-				     "nobody could take out what is left: dinst repair %d does",
-				     (int)q->pid);
+		report_text(q->c, DINST_FAILED,
+			    "nobody could take out what is left: dinst repair %d does",
+			    (int)q->pid);
 	else if (left > 0)
-		status = report_left(q, answer);
+		report_left(q, answer);
 	/* where the target has ended nothing is left, and no session may be */
 	else if (err && err != DINST_GONE && err != DINST_NO_SESSION)
 		status = report(q->c, &e);
+	if (!link_interrupted && (unknown || left > 0))
+		status = stays;
 	json_decref(answer);
 	return status;
 }
@@ -513,7 +520,7 @@ int question_end(struct question *q, int status)
 	/* the terminal has shown ^C: what follows begins on a line of its own */
 	if (signal_seen && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
 		fputc('\n', stderr);
-	left = leave(q, status == EXIT_FAILED);
+	left = leave(q, status);
 	snprintf(q->c->session, sizeof(q->c->session), "%s", q->session_before);
 	closed = close_output(q, status);
 	restore_signals(q);

@@ -131,22 +131,6 @@ static void lost_is_unknown(void **state)
 	still_well();
 }
 
-/* A trace of what is followed in part, whose session leaves something behind: that has failed. */
-static void trace_in_part(void **state)
-{
-	pid_t target = start_target("@remains");
-	struct output *o = malloc(sizeof(*o));
-
-	(void)state;
-	run_dinst(o, "trace -p %d y -d 0.1", (int)target);
-	assert_non_null(strstr(o->err, "too short"));
-	assert_non_null(strstr(o->err, "had to stay"));
-	assert_int_equal(o->status, 1);
-	free(o);
-	end_target(target);
-	still_well();
-}
-
 /* Programs that come and go leave no more sessions, and mutators, than lived at once. */
 static void names_are_taken_again(void **state)
 {
@@ -197,7 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_attach_anew), cmocka_unit_test(detached_while_cleaning),
 		cmocka_unit_test(lost_is_unknown),  cmocka_unit_test(names_are_taken_again),
-		cmocka_unit_test(trace_in_part),    cmocka_unit_test(directory_goes),
+		cmocka_unit_test(directory_goes),
 	};
 
 	return cmocka_run_group_tests_name("daemon_attaching", tests, fixture_setup_base,

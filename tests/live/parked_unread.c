@@ -44,12 +44,12 @@ static bool copy_file(const char *from, const char *to)
 	return done;
 }
 
-static void make_plugin(struct plugin *p)
+static void make_plugin(struct plugin *p, const char *library)
 {
 	snprintf(p->directory, sizeof(p->directory), "/tmp/dinst-unread-XXXXXX");
 	assert_non_null(mkdtemp(p->directory));
 	snprintf(p->path, sizeof(p->path), "%s/plugin", p->directory);
-	assert_true(copy_file(harness_path("tests/live/targets/libimage-plugin.so"), p->path));
+	assert_true(copy_file(harness_path(library), p->path));
 }
 
 /* Another file takes its name. */
@@ -63,7 +63,7 @@ static void replace_plugin(const struct plugin *p)
 }
 
 /* In a child without the privilege: 0 as expected, else which step was not. `late`: replaced after the look. */
-static int look_unprivileged(struct harness *h, bool late)
+static int look_unprivileged(struct harness *h, bool late, bool switches)
 {
 	struct dinst_error e = {0};
 	struct session s = {0};
@@ -73,7 +73,7 @@ static int look_unprivileged(struct harness *h, bool late)
 	if (target_open(h->pid, &s.target, &e) || module_list_read(s.target, &s.modules, &e))
 		return 1;
 	modules_tell_parks(s.modules, s.target);
-	if (late ? target_parks(s.target) : !target_parks(s.target))
+	if (target_parks(s.target) != (!late && switches))
 		return 2;
 	if (!late)
 		return 0;
@@ -81,16 +81,16 @@ static int look_unprivileged(struct harness *h, bool late)
 	harness_line(h, HARNESS_ANSWER_MS);
 	kill(getpid(), SIGSTOP);
 	parks_learn(&s, s.target);
-	return target_parks(s.target) ? 0 : 3;
+	return target_parks(s.target) == switches ? 0 : 3;
 }
 
-static void run_replaced(struct harness *h, bool late)
+static void run_replaced(struct harness *h, const char *library, bool late, bool switches)
 {
 	struct plugin p;
 	int status = 0;
 	pid_t child;
 
-	make_plugin(&p);
+	make_plugin(&p, library);
 	harness_start(h, "image-loads", p.path, NULL);
 	if (!late) {
 		harness_send(h, "load\n");
@@ -100,7 +100,7 @@ static void run_replaced(struct harness *h, bool late)
 	child = fork();
 	assert_true(child >= 0);
 	if (!child)
-		_exit(look_unprivileged(h, late));
+		_exit(look_unprivileged(h, late, switches));
 	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
 	if (WIFSTOPPED(status)) {
 		replace_plugin(&p);
@@ -118,16 +118,29 @@ static void run_replaced(struct harness *h, bool late)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* fear C2, H5: a library was replaced, and may not be read: it may switch between tasks */
+static const char without[] = "tests/live/targets/libimage-plugin.so",
+		  with[] = "tests/live/targets/libswitches.so";
+
+/* fear C2, H5: a library was replaced, and may not be read: whether it switches between tasks is told by what is mapped of it */
 static void test_replaced(void **state)
 {
-	run_replaced(*state, false);
+	run_replaced(*state, with, false, true);
+}
+
+static void test_other_replaced(void **state)
+{
+	run_replaced(*state, without, false, false);
 }
 
 /* fear C2, H5: one that has come since the modules were last looked at */
 static void test_replaced_later(void **state)
 {
-	run_replaced(*state, true);
+	run_replaced(*state, with, true, true);
+}
+
+static void test_other_replaced_later(void **state)
+{
+	run_replaced(*state, without, true, false);
 }
 
 /* True if a process parks that maps the library's code shared. */
@@ -167,8 +180,8 @@ static bool parks_with_shared(const char *library)
 static void test_shared(void **state)
 {
 	(void)state;
-	assert_false(parks_with_shared("tests/live/targets/libimage-plugin.so"));
-	assert_true(parks_with_shared("tests/live/targets/libswitches.so"));
+	assert_false(parks_with_shared(without));
+	assert_true(parks_with_shared(with));
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
@@ -176,8 +189,8 @@ static void test_shared(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_replaced),
-		CASE(test_replaced_later),
+		CASE(test_replaced),	   CASE(test_other_replaced),
+		CASE(test_replaced_later), CASE(test_other_replaced_later),
 		CASE(test_shared),
 	};
 
