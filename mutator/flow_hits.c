@@ -239,6 +239,15 @@ static int jumps_anywhere(struct flow *f, vaddr_t from, bool *anywhere, struct d
 	return 0;
 }
 
+/* A number of position-dependent code: hardly one of those that look like an address here is the base of a jump. */
+static bool is_number(const struct flow *f, const struct image_hit *hit)
+{
+	struct arch_insn insn;
+
+	return image_is_fixed(f->img) && read_hit(f, hit, &insn) && is_constant(f, hit) &&
+	       arch_ends_in(&insn, hit->target);
+}
+
 /*
  * Who computes an address in here (of an unrolled loop, say) may add something that nobody knows, and jump to
  * any other byte. What looks like one and leads into an instruction is chance: is_chance().
@@ -249,7 +258,8 @@ static int led_into(struct flow *f, const struct image_hit *hit, struct dinst_er
 	int r = 0;
 
 	if ((f->led_into && (f->probe || f->unresolved)) || flow_hit_branches(f, hit) ||
-	    flow_contains(f, hit->from) || (is_constant(f, hit) && is_inside(f, hit->target)))
+	    flow_contains(f, hit->from) || is_number(f, hit) ||
+	    (is_constant(f, hit) && is_inside(f, hit->target)))
 		return 0;
 	f->led_into = true;
 	if (!f->probe)
