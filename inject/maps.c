@@ -159,7 +159,7 @@ int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
 		if (result == ESRCH)
 			result = slurp_any_thread(pid, &text, &size);
 	}
-	if (result == ENOENT)
+	if (result == ENOENT || (!result && !text))
 		return dinst_fail(e, DINST_GONE, "cannot read %s: the process has ended", path);
 	if (result)
 		return dinst_fail_errno(
