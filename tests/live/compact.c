@@ -144,14 +144,6 @@ static void test_moves_under_threads(void **state)
 
 /* ------------------------------------------------- in front of an old switch */
 
-static void step_to(struct stepper *p, taddr_t pc)
-{
-	step_hold(p);
-	while (p->regs.rip != pc)
-		step_once(p);
-	step_freeze(p);
-}
-
 /* One of those that work: it stands where a function begins, with its whole process. */
 static void freeze_at(struct harness *h, struct stepper *p, taddr_t function)
 {

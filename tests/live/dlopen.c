@@ -391,9 +391,7 @@ static void test_old_and_new_hole(void **state)
 	p.pid = p.tid = h->pid;
 	step_hold(&p);
 	harness_send(h, "call 10\n");
-	while (p.regs.rip != hole)
-		step_once(&p);
-	step_freeze(&p);
+	step_to(&p, hole);
 	session_remove(s, old);
 	session_remove(s, new);
 	if (removal_flush(s, &result, &e) < 0)

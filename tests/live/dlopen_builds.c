@@ -108,10 +108,7 @@ static void test_both_builds_removed(void **state)
 		begin_two_builds(h, s, &b);
 		ask(h, "spin");
 		p.pid = p.tid = b.child;
-		step_hold(&p);
-		while (p.regs.rip != b.hole)
-			step_once(&p);
-		step_freeze(&p);
+		step_to(&p, b.hole);
 		session_remove(s, n ? b.old : b.new);
 		session_remove(s, n ? b.new : b.old);
 		if (removal_flush(s, &result, &e) < 0)

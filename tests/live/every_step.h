@@ -181,6 +181,21 @@ static inline void step_release(struct stepper *p)
 	p->held = p->frozen = false;
 }
 
+/* It comes to where `pc` is, of itself, and stands there as by step_freeze(). */
+static inline void step_to(struct stepper *p, uint64_t pc)
+{
+	enum { MOST = 1000000 };
+
+	step_hold(p);
+	for (unsigned n = 0; p->regs.rip != pc; n++) {
+		if (p->ended || n == MOST)
+			fail_msg("thread %d never comes to %llx", (int)p->tid,
+				 (unsigned long long)pc);
+		step_once(p);
+	}
+	step_freeze(p);
+}
+
 /* Where a test has failed: it ends when whoever traces it has seen that. */
 static inline void step_kill(const struct stepper *p)
 {
