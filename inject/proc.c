@@ -423,14 +423,6 @@ static int has_memory(pid_t pid, pid_t tid, struct proc_stat *stat)
 	return !strchr("ZXx", stat->state) && !(stat->flags & (PROC_EXITING | PROC_KERNEL));
 }
 
-static bool is_among(const struct proc_ids *list, pid_t id)
-{
-	for (size_t i = 0; i < list->count; i++)
-		if (list->ids[i] == id)
-			return true;
-	return false;
-}
-
 /*
  * One look at those of its threads that earlier ones have not told. The id of the first that has memory, or 0, or why
  * it cannot be told; *fresh: there was somebody to be looked at.
@@ -444,7 +436,7 @@ static int look_for_memory(pid_t pid, struct proc_ids *seen, bool *fresh, struct
 	if (!found && !error)
 		error = proc_unless_gone(proc_tasks(pid, &tasks));
 	for (size_t i = 0; i < tasks.count && !found && !error; i++) {
-		if (tasks.ids[i] == pid || is_among(seen, tasks.ids[i]))
+		if (tasks.ids[i] == pid || proc_ids_have(seen, tasks.ids[i]))
 			continue;
 		*fresh = true;
 		error = proc_ids_add(seen, tasks.ids[i]);

@@ -159,6 +159,7 @@ struct proc_ids {
 };
 
 int proc_ids_add(struct proc_ids *list, pid_t id);
+bool proc_ids_have(const struct proc_ids *list, pid_t id);
 void proc_ids_release(struct proc_ids *list);
 
 /*

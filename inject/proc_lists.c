@@ -45,6 +45,14 @@ int proc_ids_add(struct proc_ids *list, pid_t id)
 	return 0;
 }
 
+bool proc_ids_have(const struct proc_ids *list, pid_t id)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->ids[i] == id)
+			return true;
+	return false;
+}
+
 void proc_ids_release(struct proc_ids *list)
 {
 	free(list->ids);
@@ -150,14 +158,6 @@ static int list_tasks(const char *path, struct proc_ids *list)
 	return status;
 }
 
-static bool is_in(const struct proc_ids *list, size_t count, pid_t id)
-{
-	for (size_t i = 0; i < count; i++)
-		if (list->ids[i] == id)
-			return true;
-	return false;
-}
-
 /* Adds those that are not there yet. Lists are in order but for that: mostly what is looked for is at the same place. */
 static int add_others(struct proc_ids *list, const struct proc_ids *found)
 {
@@ -166,7 +166,7 @@ static int add_others(struct proc_ids *list, const struct proc_ids *found)
 
 	for (size_t i = 0; i < found->count && !status; i++)
 		if ((i >= count || list->ids[i] != found->ids[i]) &&
-		    !is_in(list, count, found->ids[i]))
+		    !proc_ids_have(list, found->ids[i]))
 			status = proc_ids_add(list, found->ids[i]);
 	return status;
 }

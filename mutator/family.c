@@ -80,9 +80,8 @@ static int add_waiting(struct family *f, pid_t pid, struct dinst_error *e)
 /* Itself, or as a task of another thread group in the same memory, with those it shares it with. */
 static bool stopped_already(const struct family *f, pid_t pid)
 {
-	for (size_t i = 0; i < f->sharers.count; i++)
-		if (f->sharers.ids[i] == pid)
-			return true;
+	if (proc_ids_have(&f->sharers, pid))
+		return true;
 	for (size_t i = 0; i < f->stop_count; i++)
 		if (target_pid(stop_target(f->stops[i])) == pid)
 			return true;
@@ -144,14 +143,6 @@ static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
 	return hidden_may_share(s->unseen, pid, s->target) ? refuse_hidden(s, pid, e) : 0;
 }
 
-static bool is_in(const struct proc_ids *l, pid_t pid)
-{
-	for (size_t i = 0; i < l->count; i++)
-		if (l->ids[i] == pid)
-			return true;
-	return false;
-}
-
 /* Of one that is no member (any more): true if a member may have made it, or one of whom that is true. */
 static bool may_have_been(const struct family *f, pid_t pid)
 {
@@ -159,7 +150,7 @@ static bool may_have_been(const struct family *f, pid_t pid)
 	struct proc_stat stat;
 
 	return proc_stat_read(pid, &stat) || stopped_already(f, stat.parent) ||
-	       is_in(&f->suspects, stat.parent) ||
+	       proc_ids_have(&f->suspects, stat.parent) ||
 	       proc_may_descend(pid,
 				others ? target_pid(stop_target(f->stops[0])) : f->session->pid);
 }

@@ -25,12 +25,8 @@ bool owners_may_have_had(const struct owners *o, pid_t pid, pid_t target)
 {
 	struct proc_stat stat;
 
-	if (proc_stat_read(pid, &stat))
-		return true;
-	for (size_t i = 0; i < o->earlier.count; i++)
-		if (o->earlier.ids[i] == stat.parent)
-			return true;
-	return proc_may_descend(pid, target);
+	return proc_stat_read(pid, &stat) || proc_ids_have(&o->earlier, stat.parent) ||
+	       proc_may_descend(pid, target);
 }
 
 static int look_at_process(struct owners *o, pid_t pid, pid_t target, bool *gone,
