@@ -219,6 +219,11 @@ bool proc_provides_pages(pid_t pid);
 long proc_thread_count(pid_t pid);
 /* The child processes of thread `tid` of `pid`; adds to the list. -EAGAIN: they come and go too fast. */
 int proc_children(pid_t pid, pid_t tid, struct proc_ids *list);
+/*
+ * The same of all its threads, and such as have ended meanwhile; whom one has made that ends meanwhile is among them.
+ * None where that is kept from us, or it has ended. Where threads end all the time, as proc_tasks().
+ */
+int proc_all_children(pid_t pid, struct proc_ids *list);
 
 /*
  * The id given to the youngest task that we can see, of whatever process: as

@@ -300,3 +300,45 @@ int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
 	proc_ids_release(&found);
 	return status;
 }
+
+/* Adds those of all threads that are listed now. */
+static int add_children(pid_t pid, const struct proc_ids *tasks, struct proc_ids *list)
+{
+	struct proc_ids found = {0};
+	int status = 0;
+
+	for (size_t i = 0; i < tasks->count && !status; i++) {
+		found.count = 0;
+		status = proc_unless_kept(proc_children(pid, tasks->ids[i], &found));
+		if (!status)
+			status = add_others(list, &found);
+	}
+	proc_ids_release(&found);
+	return status;
+}
+
+/*
+ * A thread that ends hands its children to another one (kernel/exit.c: find_new_reaper()), which may have been asked before:
+ * so all are asked until the same threads are there as the last time, and no child has come.
+ */
+int proc_all_children(pid_t pid, struct proc_ids *list)
+{
+	struct proc_ids last = {0}, tasks = {0}, unused;
+	bool same = false;
+	size_t count;
+	int status = 0;
+
+	for (unsigned n = 0; !status && !same && n < TASK_LISTINGS; n++) {
+		unused = last;
+		last = tasks;
+		tasks = unused;
+		count = list->count;
+		status = proc_unless_kept(proc_tasks(pid, &tasks));
+		if (!status)
+			status = add_children(pid, &tasks, list);
+		same = n && list->count == count && are_same(&last, &tasks);
+	}
+	proc_ids_release(&last);
+	proc_ids_release(&tasks);
+	return status;
+}

@@ -23,7 +23,7 @@
 /* Entries of the auxiliary vector (elf.h, getauxval(3)). */
 enum { AUX_NULL = 0, AUX_RANDOM = 25 };
 
-enum { RANDOM_BYTES = 16, AUX_WORDS = 128, READ_BATCH = 256 };
+enum { RANDOM_BYTES = 16, AUX_WORDS = 128, READ_BATCH = 256, ROOM_LOOKS = 64 };
 
 /* Neither that it is there nor that it is not can be said. */
 static int fail_lack(pid_t pid, int error, struct dinst_error *e)
@@ -549,8 +549,20 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
 
 int target_memory_room(const struct target *t, struct memory_room *room, struct dinst_error *e)
 {
-	return cgroup_memory_room(target_memory_tid(t), &room->bytes, room->limit,
-				  sizeof(room->limit), e);
+	pid_t tid;
+	int code;
+
+	/* A thread that has ended meanwhile is in no group: then the one that is asked now is another. */
+	for (int look = 0; look < ROOM_LOOKS; look++) {
+		tid = target_memory_tid(t);
+		code = cgroup_memory_room(tid, &room->bytes, room->limit, sizeof(room->limit), e);
+		if (code || room->bytes != UINT64_MAX || target_memory_tid(t) == tid)
+			return code;
+	}
+	return dinst_fail(
+		e, DINST_BUSY,
+		"cannot look at how much memory process %d (%s) may take: its threads end too fast; try again later",
+		(int)t->pid, t->name);
 }
 
 int target_check_room(const struct target *t, const struct memory_room *room, uint64_t bytes,

@@ -7,6 +7,7 @@
  * repair of them would do.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "inject/arena.h"
@@ -29,8 +30,17 @@ static int has_from(const struct target *t, pid_t maker, uint64_t start, struct 
 	return count < 0 ? count : 0;
 }
 
+/* Whatever it had by then: so may a child that it has left behind. */
+static bool has_ended(pid_t pid)
+{
+	struct proc_stat stat;
+
+	return proc_stat_read(pid, &stat) < 0 || strchr("ZXx", stat.state);
+}
+
 /*
- * Its whole family, then, is taken care of with it. 1: it had something; negative: it may have, and nobody can look now.
+ * Its whole family, then, is taken care of with it. 1: it had something, or ended while it was looked at; negative: it
+ * may have, and nobody can look now.
  */
 static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned milliseconds,
 		     struct leftovers *result, struct dinst_error *e)
@@ -41,13 +51,13 @@ static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned millisecon
 	int has, status = arena_may_be_in(pid, e);
 
 	if (status <= 0)
-		return status;
+		return status ? status : has_ended(pid);
 	status = target_open(pid, &t, &why);
 	/* Want of descriptors or memory passes; who may not be touched, or has ended, stays so. */
 	if (status == DINST_BUSY || status == DINST_NO_MEMORY)
 		return dinst_fail_text(e, DINST_BUSY, why.text);
 	if (status < 0)
-		return 0;
+		return has_ended(pid);
 	has = has_from(t, maker, start, &why);
 	if (has > 0) {
 		status = leftovers_clean(t, milliseconds, &own, &ignored);
@@ -62,13 +72,15 @@ static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned millisecon
 		if (target_alive(t))
 			result->arenas_left += status < 0 ? 1 : own.arenas_left;
 	} else if (has < 0) {
-		has = target_alive(t) ? dinst_fail_text(e, DINST_BUSY, why.text) : 0;
+		has = has != DINST_GONE && target_alive(t)
+			      ? dinst_fail_text(e, DINST_BUSY, why.text)
+			      : 1;
 	}
 	target_close(t);
 	return has;
 }
 
-/* Those that have not been looked at. *more: some had something, and may have left a child behind while it was taken out. */
+/* Those that have not been looked at. *more: some may have left a child behind meanwhile. */
 static int clean_new(struct proc_looks *looks, pid_t maker, uint64_t start, unsigned milliseconds,
 		     bool *more, struct leftovers *result, struct dinst_error *e)
 {
@@ -101,5 +113,9 @@ int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
 	for (unsigned n = 0; n < LISTINGS && more && !status; n++)
 		status = clean_new(&looks, maker, start, milliseconds, &more, result, e);
 	proc_looks_release(&looks);
-	return status;
+	return more && !status
+		       ? dinst_fail(
+				 e, DINST_BUSY,
+				 "processes are born and end faster than they can be looked at; try again later")
+		       : status;
 }

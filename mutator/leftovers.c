@@ -393,11 +393,9 @@ static int clean_descendant(pid_t pid, bool program, uint64_t deadline, struct l
 static int clean_descendants(pid_t pid, bool program, unsigned level, uint64_t deadline,
 			     struct leftovers *result, struct dinst_error *e)
 {
-	struct proc_ids tids = {0}, children = {0};
-	int error = proc_unless_kept(proc_tasks(pid, &tids)), status = 0;
+	struct proc_ids children = {0};
+	int error = proc_all_children(pid, &children), status = 0;
 
-	for (size_t i = 0; i < tids.count && !error; i++)
-		error = proc_unless_kept(proc_children(pid, tids.ids[i], &children));
 	if (error)
 		status = dinst_fail_errno(
 			e, DINST_BUSY, -error,
@@ -409,7 +407,6 @@ static int clean_descendants(pid_t pid, bool program, unsigned level, uint64_t d
 			status = DINST_BUSY;
 	}
 	proc_ids_release(&children);
-	proc_ids_release(&tids);
 	return status;
 }
 

@@ -257,17 +257,14 @@ void why_children(pid_t pid, char *text, size_t size)
 {
 	enum { LOOK_US = 300000, CHILDREN_MAX = 512 };
 	static const double BUSY = 0.03;
-	struct proc_ids tasks = {0}, children = {0};
+	struct proc_ids children = {0};
 	uint64_t *before = NULL;
 	size_t best = 0;
 	double most = 0;
 
 	text[0] = '\0';
 	/* Any thread may have made them. */
-	if (!proc_tasks(pid, &tasks))
-		for (size_t i = 0; i < tasks.count && children.count < CHILDREN_MAX; i++)
-			proc_children(pid, tasks.ids[i], &children);
-	proc_ids_release(&tasks);
+	proc_all_children(pid, &children);
 	if (!children.count)
 		goto out;
 	if (children.count > CHILDREN_MAX)

@@ -8,7 +8,15 @@
 
 #include "tests/live/death_help.h"
 
-enum { REPAIRS = 6, REMOVALS = 40, DETACHES = 4, INSERTS = 8 };
+enum {
+	REPAIRS = 6,
+	REMOVALS = 40,
+	DETACHES = 4,
+	INSERTS = 8,
+	HEIRS = 12,
+	HEIR_MS = 1000,
+	TRIES = 50
+};
 
 static void begin_chain(struct harness *h)
 {
@@ -164,12 +172,52 @@ static void test_insert(void **state)
 	harness_end(h, 0);
 }
 
+/* Busy is an answer, as nobody lives long here: what is asked is tried again then. */
+static void clean_heirs(pid_t maker, uint64_t start)
+{
+	struct leftovers left;
+	int status, tries = 0;
+
+	do {
+		struct dinst_error e = {0};
+
+		status = leftovers_clean_heirs(maker, start, HEIR_MS, &left, &e);
+		if (status < 0 && (status != DINST_BUSY || tries == TRIES))
+			fail_msg("heirs, tried %d times: %s", tries, e.text);
+	} while ((status < 0 || left.arenas_left) && tries++ < TRIES);
+	assert_int_equal(left.arenas_left, 0);
+}
+
+/* fear G1, J2: the target and its mutator have ended: what is left is found in a chain of which nobody lives long */
+static void test_heirs(void **state)
+{
+	struct harness *h = *state;
+	struct proc_stat own;
+
+	assert_int_equal(proc_stat_read(getpid(), &own), 0);
+	for (int n = 0; n < HEIRS; n++) {
+		struct session *s;
+
+		harness_start(h, "chain", NULL);
+		s = session_begin(h);
+		session_insert_kind(s, "link_of", POINT_ENTRY);
+		/* As a mutator that dies. */
+		session_free(s);
+		harness_send(h, "leave\n");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "left");
+		assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), 0);
+		clean_heirs(getpid(), own.start_time);
+		harness_send(h, "who\n");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "link whole");
+	}
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {CASE(test_repair), CASE(test_removal), CASE(test_detach),
-					   CASE(test_insert)};
+					   CASE(test_insert), CASE(test_heirs)};
 
 	account = calloc(1, sizeof(*account));
 	if (!account)

@@ -2,7 +2,9 @@
 /*
  * unread_limits.c - a limit that could not be looked at is not taken for none (as unread.c).
  */
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "tests/live/mishaps.h"
 
 enum { LOCKED = 2 << 20, GROUP = 16 << 20, ARENA_MOST = 24 << 20, TEXT = 4096 };
+enum { LINK_US = 100, LEAVE_US = 20000, ROOMS = 2000 };
 
 /* Files cannot be opened, or read. */
 static const struct mishap kinds[] = {{.kind = MISHAP_OPEN, .error = EMFILE},
@@ -131,6 +134,79 @@ static void test_groups(void **state)
 	harness_until(!rmdir(directory));
 }
 
+/* Makes the next one, and ends. */
+static void *link_thread(void *unused)
+{
+	pthread_attr_t detached;
+	pthread_t next;
+
+	(void)unused;
+	usleep(LINK_US);
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&next, &detached, link_thread, NULL))
+		abort();
+	return NULL;
+}
+
+/* A process whose leader exits when it is told to, and of whose other threads none lives long. */
+static pid_t start_links(int *leave)
+{
+	int told[2];
+	pid_t child;
+	char byte;
+
+	assert_int_equal(pipe(told), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (read(told[0], &byte, 1) != 1)
+			abort();
+		link_thread(NULL);
+		pthread_exit(NULL);
+	}
+	close(told[0]);
+	*leave = told[1];
+	return child;
+}
+
+/* fear I3, A13: the thread that is asked for its control groups ends meanwhile: the limit that there is is seen all the same */
+static void test_groups_of_ending(void **state)
+{
+	int leave;
+	const pid_t pid = start_links(&leave);
+	char directory[128];
+	struct dinst_error e = {0};
+	struct memory_room room;
+	struct target *t;
+	int seen = 0, code;
+
+	(void)state;
+	if (!harness_confine(pid, HARNESS_LIMIT_MEMORY, harness_number(GROUP), directory,
+			     sizeof(directory))) {
+		end_process(pid);
+		print_message("skipped: no memory control group can be made here\n");
+		skip();
+	}
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	assert_int_equal(write(leave, "", 1), 1);
+	usleep(LEAVE_US);
+	for (int n = 0; n < ROOMS; n++) {
+		dinst_error_clear(&e);
+		code = target_memory_room(t, &room, &e);
+		if (code ? code != DINST_BUSY : room.bytes > GROUP)
+			fail_msg("%d: %d %s, %llu KiB are left", n, code, e.text,
+				 (unsigned long long)room.bytes >> 10);
+		seen += !code;
+	}
+	assert_true(seen > ROOMS / 2);
+	target_close(t);
+	close(leave);
+	end_process(pid);
+	harness_until(!rmdir(directory));
+}
+
 struct making {
 	bool private;
 	struct arena *arena;
@@ -207,6 +283,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(test_limits),
 		TEST(test_groups),
+		TEST(test_groups_of_ending),
 		TEST(test_arena),
 	};
 

@@ -23,7 +23,7 @@
 #include "inject/proc.h"
 
 enum { MAPPINGS = 600, PAGE = 4096, ENDS = 200, LIFE_US = 4000, LIFE_STEPS = 8 };
-enum { THREAD_US = 200, THREAD_STEP_US = 30, THREAD_STEPS = 7, LIST_SECONDS = 4 };
+enum { THREAD_US = 200, THREAD_STEP_US = 30, THREAD_STEPS = 7, LIST_SECONDS = 4, BORN = 1000 };
 
 /* A child that lives for a moment, and may leave one of its own that does. */
 static pid_t begin(int n, bool leaves_one)
@@ -201,12 +201,80 @@ static void test_tasks(void **state)
 	munmap(threads, sizeof(*threads));
 }
 
+struct born {
+	atomic_int count, pids[BORN];
+};
+
+static struct born *born;
+static int end_of_all[2]; /* a pipe of which all that write are gone when the process is */
+
+/* Has a child that lives as long as the process, and ends. */
+static void *parent_thread(void *us)
+{
+	const int at = atomic_load(&born->count);
+	const pid_t child = fork();
+	char byte;
+
+	if (!child) {
+		close(end_of_all[1]);
+		_exit(read(end_of_all[0], &byte, 1) ? 1 : 0);
+	}
+	atomic_store(&born->pids[at], child);
+	atomic_fetch_add(&born->count, 1);
+	return short_thread(us);
+}
+
+static void make_parents(void)
+{
+	assert_int_equal(pipe(end_of_all), 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (intptr_t n = 0; n < BORN; n++) {
+		pthread_t parent;
+
+		if (pthread_create(&parent, NULL, parent_thread, (void *)(n % THREAD_STEPS * 10)) ||
+		    pthread_join(parent, NULL))
+			_exit(1);
+	}
+	for (;;)
+		pause();
+}
+
+/* fear G1: a child is told whichever thread has made it, and that one may end while the children of all are listed */
+static void test_children(void **state)
+{
+	struct proc_ids told = {0};
+	pid_t child;
+	int count;
+
+	(void)state;
+	born = mmap(NULL, sizeof(*born), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(born != MAP_FAILED);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		make_parents();
+	do {
+		count = atomic_load(&born->count);
+		told.count = 0;
+		assert_int_equal(proc_all_children(child, &told), 0);
+		for (int i = 0; i < count; i++)
+			if (!proc_ids_have(&told, atomic_load(&born->pids[i])))
+				fail_msg("child %d of %d is not told", i + 1, count);
+	} while (count < BORN);
+	assert_int_equal(told.count, BORN);
+	proc_ids_release(&told);
+	kill(child, SIGKILL);
+	wait_for_all();
+	munmap(born, sizeof(*born));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_may_descend),
 		cmocka_unit_test(test_maps),
 		cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_children),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,9 +11,12 @@
  *           the three that began since have found other code in link() than the file has; "broken" where
  *           none comes any more
  *   stop    the chain ends; "stopped"
+ *   leave   a chain begins, and the first process ends; "left". Whichever link then finds a command says "link patched"
+ *           or "link whole", after what it has found in link(), and is the last one
  */
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,6 +37,7 @@ enum {
 	PATIENCE_MS = 5000,
 	FEW = 50,
 	FLOCK = 40,
+	LINK_MS = 5,
 	SLEEP_US = 10000
 };
 
@@ -82,6 +86,16 @@ static void sleep_a_moment(void)
 	atomic_fetch_add(&shared->wrong, link_of(1) != 4);
 	usleep(SLEEP_US);
 	atomic_fetch_add(&shared->links, 1);
+}
+
+static void live_alone(void)
+{
+	struct pollfd command = {.events = POLLIN};
+
+	if (!poll(&command, 1, LINK_MS))
+		return;
+	puts(memcmp((const void *)link_of, code, CODE) ? "link patched" : "link whole");
+	atomic_store(&shared->stop, 1);
 }
 
 static void begin(int chains, void (*life)(void))
@@ -173,6 +187,10 @@ int main(void)
 			atomic_store(&shared->stop, 1);
 			wait_for(&shared->ended, shared->chains);
 			puts("stopped");
+		} else if (!strcmp(line, "leave\n")) {
+			begin(1, live_alone);
+			puts("left");
+			_exit(0);
 		}
 	}
 	atomic_store(&shared->stop, 1);
