@@ -543,7 +543,7 @@ cppcheck: need-cppcheck
 # With DINST_MEMCHECK tests leave out what measures memory, or has a thread write while another reads.
 valgrind_not := $(addprefix %/,image_debug inject_journal image_cut types_reader types_describe inject_maps variable_values)
 valgrind_bin := $(filter-out $(valgrind_not),$(filter $(addprefix $(O)/tests/unit/,daemon_% \
-	evaluate_% image_% inject_% mdl_% points_plan report_% search stream_% types_% variable_%),$(unit_bin)))
+	evaluate_% image_% inject_% mdl_% points_plan report_% search search_% stream_% types_% variable_%),$(unit_bin)))
 
 # In a build of its own: what we ship fills variables with zeros, and valgrind would not see that
 # nobody has set them.

@@ -193,11 +193,10 @@ static unsigned seen_in(const struct search_node *n, uint32_t number)
 	return seen;
 }
 
+/* Shares of all below n, by the looks of the whole tree: nothing may have been taken out of it yet. */
 static void share_out(const struct search_node *top, struct search_node *n,
 		      const struct search_measured *list, size_t count)
 {
-	size_t kept = 0;
-
 	for (size_t i = 0; i < n->child_count; i++) {
 		struct search_node *child = n->children[i];
 		const struct search_measured *m =
@@ -209,8 +208,15 @@ static void share_out(const struct search_node *top, struct search_node *n,
 		/* What is called is no more than its caller, but for how exactly it is measured. */
 		if (!strcmp(n->kind, "function") && child->share > n->share)
 			child->share = n->share;
+		share_out(top, child, list, count);
 	}
-	/* Below the largest of its callers a function is told; below the others if it is much. */
+}
+
+/* Below the largest of its callers a function is told; below the others if it is much. */
+static void prune(struct search_node *n)
+{
+	size_t kept = 0;
+
 	for (size_t i = 0; i < n->child_count; i++) {
 		struct search_node *child = n->children[i];
 
@@ -218,7 +224,7 @@ static void share_out(const struct search_node *top, struct search_node *n,
 			node_free(child);
 			continue;
 		}
-		share_out(top, child, list, count);
+		prune(child);
 		n->children[kept++] = child;
 	}
 	n->child_count = kept;
@@ -249,6 +255,7 @@ void search_tree(struct search *s, struct search_node *parent, unsigned kinds,
 		if (kinds & 1u << s->chains.samples[i].kind)
 			add_chain(s, parent, &s->chains.samples[i], list, count);
 	share_out(parent, parent, list, count);
+	prune(parent);
 	sort_tree(parent);
 }
 

@@ -13,17 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/report/search.h"
+#include "tests/unit/search_looks.h"
 
-enum { CHAINS_MAX = 8, DEPTH_MAX = 8 };
-
-/* A chain that is seen in so many looks, and what each of its functions measures. */
-struct made_chain {
-	enum chain_kind kind;
-	unsigned looks;
-	const char *names[DEPTH_MAX]; /* outermost first; "lib:" before those of another module */
-};
-
+/* What each function of the chains measures. */
 struct made_function {
 	const char *name;
 	double share, rate; /* of a CPU; calls a second */
@@ -54,24 +46,7 @@ static bool observe(void *arg, double seconds, struct chains *chains, struct sea
 	struct world *w = arg;
 
 	(void)seconds;
-	for (const struct made_chain *c = w->chains; c && c->looks; c++) {
-		struct chain_frame frames[DEPTH_MAX + 1];
-		size_t count = 0, depth = 0;
-
-		while (depth < DEPTH_MAX && c->names[depth])
-			depth++;
-		while (depth-- > 0) {
-			const char *name = c->names[depth];
-			const bool system = !strncmp(name, "lib:", 4);
-
-			frames[count++] = (struct chain_frame){system ? "libc.so.6" : "server",
-							       system ? name + 4 : name,
-							       system ? name + 4 : name};
-		}
-		frames[count++] = (struct chain_frame){"libc.so.6", "_start", "_start"};
-		for (unsigned i = 0; i < c->looks; i++)
-			assert_true(chains_add(chains, c->kind, frames, count));
-	}
+	looks_add(chains, w->chains);
 	*facts = w->facts;
 	return true;
 }
@@ -174,15 +149,6 @@ static void search(struct search *s, struct world *w)
 	*s = (struct search){.limit = 10, .program = "server"};
 	assert_true(search_run(s, &world));
 	assert_true(w->rounds < 12);
-}
-
-static struct search_facts busy(double cpu)
-{
-	struct search_facts f = {.seconds = 3, .cpu = cpu, .user = cpu, .threads = 1};
-
-	f.busiest_count = 1;
-	f.busiest[0] = (struct search_thread){.tid = 1, .name = "server", .cpu = cpu};
-	return f;
 }
 
 /* ------------------------------------------------------------------- cases */
