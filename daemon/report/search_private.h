@@ -22,18 +22,26 @@ struct search_measured {
 	bool by_looks; /* it could not be measured: share is what looks say */
 };
 
+/* One way to wait for input and output: in writes and syncs, or in reads of files. */
+struct search_waits {
+	bool known;   /* false: it could not be measured, and the rest is 0 */
+	double total; /* threads that wait in it */
+	double worst; /* of that, for the worst descriptor; 0 where none has enough to be told */
+	char object[SEARCH_NAME]; /* its name */
+	double cost;		  /* percent of a CPU that one test of it costs */
+};
+
 struct search_part {
 	unsigned stage;
 	bool done;
 	struct search_measured candidates[SEARCH_CANDIDATES_MAX];
 	size_t candidate_count;
-	uint64_t lock;		  /* lock: the worst one */
-	char object[SEARCH_TEXT]; /* lock, file: its name */
-	double worst;		  /* its share */
-	double writes, reads;	  /* I/O: threads that wait in them */
-	double cost;		  /* I/O: percent of a CPU that one test costs */
-	struct search_node *node; /* of that object, or of the culprit */
-	uint32_t culprit;	  /* CPU: number of the function */
+	uint64_t lock;			   /* lock: the worst one */
+	char object[SEARCH_TEXT];	   /* lock: its name */
+	double worst;			   /* lock: its share */
+	struct search_waits writes, reads; /* I/O */
+	struct search_node *node;	   /* of the lock, or of the culprit */
+	uint32_t culprit;		   /* CPU: number of the function */
 	bool has_culprit;
 	char path[SEARCH_LEVELS_MAX][SEARCH_NAME]; /* memory: who allocates, then who calls that */
 	char modules[SEARCH_LEVELS_MAX][64];

@@ -20,6 +20,8 @@ enum { TEST_ALL, TEST_WRITES, TEST_WRITES_CPU, TEST_READS, TEST_READS_CPU };
 static const double WHETHER_S = 1.5, WHERE_S = 2.5;
 /* The part of the limit that is planned with. */
 static const double PLANNED = 0.7;
+/* From here on a part is told as all of it: rounded it is. */
+static const double NEARLY_ALL = 0.995;
 
 /* The element that is told as a function of its own program, if there is one. */
 static const struct search_element *outside_system(const struct search_test *t, double least)
@@ -167,10 +169,20 @@ void search_lock_take(struct search *s, struct search_test *list, size_t count)
 
 /* ---------------------------------------------------------------------- I/O */
 
-/* Of writes or of reads, whichever the program waits for longer. */
+/* Whether the program waits longer in writes than in reads. */
+static bool is_writing(const struct search_part *p)
+{
+	return p->writes.total >= p->reads.total;
+}
+
+static const struct search_waits *longer(const struct search_part *p)
+{
+	return is_writing(p) ? &p->writes : &p->reads;
+}
+
 static unsigned io_kinds(const struct search_part *p)
 {
-	return p->writes >= p->reads ? 1u << CHAIN_WRITES : 1u << CHAIN_READS;
+	return is_writing(p) ? 1u << CHAIN_WRITES : 1u << CHAIN_READS;
 }
 
 /* Innermost first: they say most, and who calls them is known from looks. */
@@ -190,9 +202,7 @@ static void sort_by_depth(const struct search *s, uint32_t *list, size_t count)
 /* As many as the limit allows are measured; of the others it is told what looks say. */
 static void io_begin(struct search *s, struct search_part *p, struct search_tests *t)
 {
-	const enum search_measure what =
-		p->writes >= p->reads ? MEASURE_WRITES_IN : MEASURE_READS_IN;
-	const double total = p->writes >= p->reads ? p->writes : p->reads;
+	const enum search_measure what = is_writing(p) ? MEASURE_WRITES_IN : MEASURE_READS_IN;
 	uint32_t list[CANDIDATES];
 	size_t count = chains_candidates(&s->chains, io_kinds(p), SEARCH_REFINE / 2, false, list,
 					 CANDIDATES);
@@ -204,10 +214,10 @@ static void io_begin(struct search *s, struct search_part *p, struct search_test
 
 		*c = (struct search_measured){
 			.function = list[i],
-			.share = chains_share(&s->chains, io_kinds(p), list[i]) * total,
+			.share = chains_share(&s->chains, io_kinds(p), list[i]) * longer(p)->total,
 			.known = true,
 			.by_looks = true};
-		left -= p->cost;
+		left -= longer(p)->cost;
 		if (!i || left > 0)
 			search_test_function(s, t, what, WHERE_S, (long)i, list[i]);
 	}
@@ -235,20 +245,26 @@ static double of_key(const struct search_test *t, const char *key)
 	return 0;
 }
 
-/* What of the time in `wall` was waiting; only that for files if `files`. The worst one by name. */
-static double waiting(struct search *s, struct search_part *p, const struct search_test *wall,
-		      const struct search_test *cpu, bool files, const char *does)
+/* Of waiting, wall time and CPU time are both needed: why one of them is missing, or NULL. */
+static const char *missing(const struct search_test pair[2])
 {
-	double sum = 0;
+	return !pair[0].done ? pair[0].why_not : !pair[1].done ? pair[1].why_not : NULL;
+}
 
-	for (size_t i = 0; i < wall->element_count; i++) {
-		const struct search_element *e = &wall->elements[i];
-		const double off = e->value - of_key(cpu, e->key);
+/* What of the time in pair[0] was no CPU time, which is pair[1]; only that for files if `files`. */
+static void waiting(struct search *s, struct search_waits *w, const struct search_test pair[2],
+		    bool files, const char *does)
+{
+	w->known = !missing(pair);
+	w->cost = pair[0].cost;
+	for (size_t i = 0; w->known && i < pair[0].element_count; i++) {
+		const struct search_element *e = &pair[0].elements[i];
+		const double off = e->value - of_key(&pair[1], e->key);
 		struct search_node *n;
 
 		if (off <= 0 || (files && !e->is_file))
 			continue;
-		sum += off;
+		w->total += off;
 		if (off < SEARCH_WAIT_BOUND)
 			continue;
 		n = search_node_add(s->roots[SEARCH_IO], "file", "%s",
@@ -257,37 +273,54 @@ static double waiting(struct search *s, struct search_part *p, const struct sear
 			continue;
 		n->share = off;
 		search_figure(n, "%s it waits %.0f %% of a thread's time", does, off * 100);
-		if (off > p->worst) {
-			p->worst = off;
-			p->node = n;
-			snprintf(p->object, sizeof(p->object), "%s", n->what);
+		if (off > w->worst) {
+			w->worst = off;
+			snprintf(w->object, sizeof(w->object), "%s", n->what);
 		}
 	}
-	return sum;
+}
+
+/* How much of a thread's time that is, in words. */
+static const char *amount(const struct search_waits *w, char text[32])
+{
+	if (!w->known)
+		return "an unknown part";
+	snprintf(text, 32, "%.1f %%", w->total * 100);
+	return text;
 }
 
 static void io_decide(struct search *s, struct search_part *p, const struct search_test *list)
 {
 	const struct search_facts *f = &s->facts;
-	enum search_state state;
+	enum search_state state = SEARCH_FAILS;
+	char writes[32], reads[32];
 
+	waiting(s, &p->writes, &list[0], false, "writing and syncing");
+	waiting(s, &p->reads, &list[2], true, "reading");
 	p->done = true;
-	if (!list[0].done && !list[2].done) {
-		search_decide(s, SEARCH_IO, SEARCH_UNKNOWN, "%s", list[0].why_not);
-		search_note(s, "I/O-bound could not be tested: %s", list[0].why_not);
+	if (!p->writes.known && !p->reads.known) {
+		search_decide(s, SEARCH_IO, SEARCH_UNKNOWN, "%s", missing(&list[0]));
+		search_note(s, "I/O-bound could not be tested: %s", missing(&list[0]));
 		return;
 	}
-	p->writes = waiting(s, p, &list[0], &list[1], false, "writing and syncing");
-	p->reads = waiting(s, p, &list[2], &list[3], true, "reading");
-	state = p->writes >= SEARCH_WAIT_BOUND || p->reads >= SEARCH_WAIT_BOUND ? SEARCH_HOLDS
-										: SEARCH_FAILS;
+	if (!p->writes.known)
+		search_note(s, "I/O-bound: waiting in writes and syncs could not be measured: %s",
+			    missing(&list[0]));
+	if (!p->reads.known)
+		search_note(s, "I/O-bound: waiting in reads could not be measured: %s",
+			    missing(&list[2]));
+	/* What was not measured may be what holds. */
+	if (longer(p)->total >= SEARCH_WAIT_BOUND)
+		state = SEARCH_HOLDS;
+	else if (!p->writes.known || !p->reads.known)
+		state = SEARCH_UNKNOWN;
 	search_decide(
 		s, SEARCH_IO, state,
-		"waiting takes %.1f %% of a thread's time in writes and syncs, %.1f %% in reads "
-		"of files; disk: %.1f MB/s written, %.1f MB/s read",
-		p->writes * 100, p->reads * 100, f->disk_written / 1e6, f->disk_read / 1e6);
+		"waiting takes %s of a thread's time in writes and syncs, %s in reads of files; "
+		"disk: %.1f MB/s written, %.1f MB/s read",
+		amount(&p->writes, writes), amount(&p->reads, reads), f->disk_written / 1e6,
+		f->disk_read / 1e6);
 	p->done = state != SEARCH_HOLDS;
-	p->cost = p->writes >= p->reads ? list[0].cost : list[2].cost;
 }
 
 static void io_figures(struct search *s, struct search_part *p, struct search_node *n)
@@ -304,16 +337,20 @@ static void io_figures(struct search *s, struct search_part *p, struct search_no
 static void io_find(struct search *s, struct search_part *p)
 {
 	struct search_node *root = s->roots[SEARCH_IO], *n = search_deepest(root);
-	const bool writes = p->writes >= p->reads;
-	const double total = writes ? p->writes : p->reads;
+	const struct search_waits *w = longer(p);
+	const double part = w->total > 0 ? w->worst / w->total : 0;
 	struct search_finding f = {
-		.why = SEARCH_IO, .share = total, .weight = total > 4 ? 4 : total};
-	char by[SEARCH_TEXT] = "";
+		.why = SEARCH_IO, .share = w->total, .weight = w->total > 4 ? 4 : w->total};
+	char by[SEARCH_TEXT] = "", of[SEARCH_NAME + 8] = "", share[SEARCH_NAME + 40] = "";
 	int used;
 
-	used = snprintf(f.text, sizeof(f.text), "%s%s%s takes %.0f %% of a thread's time",
-			writes ? "waiting in writes and syncs" : "waiting in reads",
-			p->object[0] ? " of " : "", p->object, total * 100);
+	if (w->object[0] && part >= NEARLY_ALL)
+		snprintf(of, sizeof(of), " of %s", w->object);
+	else if (w->object[0])
+		snprintf(share, sizeof(share), " (%.0f %% of it for %s)", part * 100, w->object);
+	used = snprintf(f.text, sizeof(f.text),
+			"waiting in %s%s takes %.0f %% of a thread's time%s",
+			is_writing(p) ? "writes and syncs" : "reads", of, w->total * 100, share);
 	if (n != root && n->function[0]) {
 		n->is_culprit = true;
 		search_callers(root, n, by, sizeof(by));

@@ -139,10 +139,116 @@ static void test_callers(void **state)
 	}
 }
 
+/* ---------------------------------------------------------------------- I/O */
+
+static const char costly[] = "switched off: it cost more than the limit";
+
+static void expect_undecided(const struct made_answer *answers, enum search_state state,
+			     const char *figure, const char *note)
+{
+	struct world w = {.facts = busy(0.1), .answers = answers};
+	struct search s;
+
+	search(&s, &w);
+	assert_int_equal(s.roots[SEARCH_IO]->state, state);
+	assert_non_null(strstr(s.roots[SEARCH_IO]->figure, figure));
+	assert_int_equal(s.note_count, 1);
+	assert_string_equal(s.notes[0], note);
+	assert_int_equal(s.finding_count, state == SEARCH_HOLDS);
+	search_release(&s);
+}
+
+/*
+ * Waiting is wall time without CPU time: where one of them was not measured it is not known, which is told, and
+ * nothing is concluded from the other one alone.
+ */
+static void test_io_unmeasured(void **state)
+{
+	static const struct made_answer all_cpu[] = {
+		{.what = MEASURE_WRITES, .elements = {{"socket:[1]", 0.45}}},
+		{.what = MEASURE_WRITES_CPU, .why_not = costly},
+		{0},
+	};
+	static const struct made_answer no_wall[] = {
+		{.what = MEASURE_WRITES, .why_not = costly},
+		{.what = MEASURE_WRITES_CPU, .elements = {{"socket:[1]", 0.02}}},
+		{0},
+	};
+	static const struct made_answer no_reads[] = {
+		{.what = MEASURE_WRITES, .elements = {{"/var/log/a", 0.05}}},
+		{.what = MEASURE_READS_CPU, .why_not = costly},
+		{0},
+	};
+	static const struct made_answer other_holds[] = {
+		{.what = MEASURE_WRITES_CPU, .why_not = costly},
+		{.what = MEASURE_READS, .elements = {{"/srv/data", 0.45}}},
+		{.what = MEASURE_READS_CPU, .elements = {{"/srv/data", 0.05}}},
+		{0},
+	};
+	static const struct made_answer neither[] = {
+		{.what = MEASURE_WRITES_CPU, .why_not = costly},
+		{.what = MEASURE_READS, .why_not = "refused: no reason"},
+		{0},
+	};
+	static const char no_writes_note[] =
+		"I/O-bound: waiting in writes and syncs could not be measured: "
+		"switched off: it cost more than the limit";
+
+	(void)state;
+	expect_undecided(all_cpu, SEARCH_UNKNOWN,
+			 "an unknown part of a thread's time in writes and syncs, 0.0 % in reads",
+			 no_writes_note);
+	expect_undecided(no_wall, SEARCH_UNKNOWN,
+			 "an unknown part of a thread's time in writes and syncs, 0.0 % in reads",
+			 no_writes_note);
+	expect_undecided(no_reads, SEARCH_UNKNOWN,
+			 "5.0 % of a thread's time in writes and syncs, an unknown part in reads",
+			 "I/O-bound: waiting in reads could not be measured: "
+			 "switched off: it cost more than the limit");
+	expect_undecided(other_holds, SEARCH_HOLDS,
+			 "an unknown part of a thread's time in writes and syncs, 40.0 % in reads",
+			 no_writes_note);
+	expect_undecided(
+		neither, SEARCH_UNKNOWN, costly,
+		"I/O-bound could not be tested: switched off: it cost more than the limit");
+}
+
+/* Of several files the worst one of those is named that the finding is about, with what it has of the whole. */
+static void test_io_files(void **state)
+{
+	static const struct made_answer answers[] = {
+		{.what = MEASURE_WRITES, .elements = {{"/var/log/a", 0.27}, {"/var/log/b", 0.23}}},
+		{.what = MEASURE_READS, .elements = {{"/srv/data", 0.4}}},
+		{0},
+	};
+	static const struct made_answer others[] = {
+		{.what = MEASURE_WRITES, .elements = {{"/var/log/a", 0.3}}},
+		{.what = MEASURE_READS, .elements = {{"/srv/data", 0.4}}},
+		{0},
+	};
+	struct world w = {.facts = busy(0.1), .answers = answers};
+	struct search s;
+
+	(void)state;
+	search(&s, &w);
+	assert_int_equal(s.finding_count, 1);
+	assert_string_equal(s.findings[0].text,
+			    "waiting in writes and syncs takes 50 % of a thread's time "
+			    "(54 % of it for /var/log/a)");
+	search_release(&s);
+	w.answers = others;
+	search(&s, &w);
+	assert_string_equal(s.findings[0].text,
+			    "waiting in reads of /srv/data takes 40 % of a thread's time");
+	search_release(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_callers),
+		cmocka_unit_test(test_io_unmeasured),
+		cmocka_unit_test(test_io_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
