@@ -65,7 +65,7 @@ void search_memory_tests(struct search *s, struct search_tests *t)
 
 static void find(struct search *s, struct search_part *p)
 {
-	struct search_finding f = {.why = SEARCH_MEMORY, .share = p->kept};
+	struct search_finding f = {.why = SEARCH_MEMORY};
 	const double growth = s->facts.growth;
 	unsigned who = 0, used;
 
@@ -76,9 +76,10 @@ static void find(struct search *s, struct search_part *p)
 	used = (unsigned)snprintf(f.text, sizeof(f.text), "memory grows by %.2f MB a second",
 				  growth / 1e6);
 	if (p->level) {
+		f.share = p->kept[who];
 		used += (unsigned)snprintf(f.text + used, sizeof(f.text) - used,
 					   ": %.0f %% of what stays is allocated in %s()",
-					   p->kept * 100, p->path[who]);
+					   f.share * 100, p->path[who]);
 		for (unsigned i = who + 1; i < p->level; i++)
 			used += (unsigned)snprintf(f.text + used, sizeof(f.text) - used, "%s%s()",
 						   i == who + 1 ? ", called from " : " < ",
@@ -102,6 +103,12 @@ static struct search_node *bottom(struct search_node *n)
 	return n;
 }
 
+/* Its weight among others: bytes, as far as they are known. */
+static double weight_of(const struct search_element *e)
+{
+	return e->value * (e->bytes > 1 ? e->bytes : 1);
+}
+
 /* Who has most of what lives; *all what all have. */
 static const struct search_element *most_kept(const struct search_test *t, double *all)
 {
@@ -110,21 +117,42 @@ static const struct search_element *most_kept(const struct search_test *t, doubl
 	*all = 0;
 	for (size_t i = 0; i < t->element_count; i++) {
 		const struct search_element *e = &t->elements[i];
-		const double weight = e->value * (e->bytes > 1 ? e->bytes : 1);
 
-		*all += weight;
+		*all += weight_of(e);
 		if (e->name[0] && e->value >= BLOCKS_LEAST &&
-		    (!best || weight > best->value * (best->bytes > 1 ? best->bytes : 1)))
+		    (!best || weight_of(e) > weight_of(best)))
 			best = e;
 	}
 	return best;
+}
+
+/* One more level of the path: e, which has `part` of what the one before allocates. */
+static void follow(struct search *s, struct search_part *p, const struct search_element *e,
+		   double part)
+{
+	const unsigned level = p->level++;
+	struct search_node *n = search_node_add(bottom(s->roots[SEARCH_MEMORY]), "function",
+						"%s:%s", e->module, e->name);
+	char of[SEARCH_NAME + 32] = "stays";
+
+	p->kept[level] = level ? part * p->kept[level - 1] : part;
+	snprintf(p->path[level], SEARCH_NAME, "%s", e->name);
+	snprintf(p->modules[level], sizeof(p->modules[0]), "%s", e->module);
+	if (level)
+		snprintf(of, sizeof(of), "%s() allocates", p->path[level - 1]);
+	if (!n)
+		return;
+	snprintf(n->module, sizeof(n->module), "%s", e->module);
+	snprintf(n->function, sizeof(n->function), "%s", e->name);
+	n->share = p->kept[level];
+	search_figure(n, "%.0f %% of what %s: %.0f of %.0f blocks that were followed", part * 100,
+		      of, e->value < e->made ? e->value : e->made, e->made);
 }
 
 void search_memory_take(struct search *s, struct search_test *list, size_t count)
 {
 	struct search_part *p = s->parts[SEARCH_MEMORY];
 	const struct search_element *e;
-	struct search_node *n;
 	double all;
 
 	(void)count;
@@ -132,25 +160,12 @@ void search_memory_take(struct search *s, struct search_test *list, size_t count
 		search_note(s, "memory-bound: %s", list[0].why_not);
 	e = list[0].done ? most_kept(&list[0], &all) : NULL;
 	/* The first level that nobody has most of is the end of the way up. */
-	if (!e || (p->level && e->value * (e->bytes > 1 ? e->bytes : 1) < all / 2)) {
+	if (!e || (p->level && weight_of(e) < all / 2)) {
 		p->done = true;
 		find(s, p);
 		return;
 	}
-	n = search_node_add(bottom(s->roots[SEARCH_MEMORY]), "function", "%s:%s", e->module,
-			    e->name);
-	if (n) {
-		snprintf(n->module, sizeof(n->module), "%s", e->module);
-		snprintf(n->function, sizeof(n->function), "%s", e->name);
-		n->share = e->value * (e->bytes > 1 ? e->bytes : 1) / all;
-		search_figure(n, "%.0f %% of what stays: %.0f of %.0f blocks that were followed",
-			      n->share * 100, e->value < e->made ? e->value : e->made, e->made);
-	}
-	if (!p->level)
-		p->kept = n ? n->share : 0;
-	snprintf(p->path[p->level], SEARCH_NAME, "%s", e->name);
-	snprintf(p->modules[p->level], sizeof(p->modules[0]), "%s", e->module);
-	p->level++;
+	follow(s, p, e, weight_of(e) / all);
 	p->done = p->level >= LEVELS || !strcmp(e->name, "main");
 	if (p->done)
 		find(s, p);

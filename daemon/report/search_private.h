@@ -46,7 +46,7 @@ struct search_part {
 	char path[SEARCH_LEVELS_MAX][SEARCH_NAME]; /* memory: who allocates, then who calls that */
 	char modules[SEARCH_LEVELS_MAX][64];
 	unsigned level;
-	double rate, kept; /* memory */
+	double kept[SEARCH_LEVELS_MAX]; /* memory: part of all that stays, for each of the path */
 };
 
 struct search_tests {

@@ -243,12 +243,56 @@ static void test_io_files(void **state)
 	search_release(&s);
 }
 
+/* ------------------------------------------------------------------- memory */
+
+/*
+ * Who calls a function that only hands on what it allocates has a part of that function's part, in the finding and in
+ * the tree.
+ */
+static void test_levels(void **state)
+{
+	static const struct made_answer answers[] = {
+		{.what = MEASURE_BLOCKS,
+		 .symbol = "",
+		 .elements = {{"must_malloc", 600}, {"other", 400}}},
+		{.what = MEASURE_BLOCKS,
+		 .symbol = "must_malloc",
+		 .elements = {{"keep_a", 310}, {"keep_b", 290}}},
+		{.what = MEASURE_BLOCKS,
+		 .symbol = "keep_a",
+		 .elements = {{"a", 100}, {"b", 90}, {"c", 90}}},
+		{0},
+	};
+	struct world w = {.facts = busy(0.1), .answers = answers};
+	const struct search_node *n;
+	struct search s;
+
+	(void)state;
+	w.facts.growth = 1e6;
+	w.facts.steps = w.facts.rises = 4;
+	search(&s, &w);
+	assert_int_equal(s.finding_count, 1);
+	assert_string_equal(s.findings[0].text, "memory grows by 1.00 MB a second: 31 % of what "
+						"stays is allocated in keep_a()");
+	assert_float_equal(s.findings[0].share, 0.31, 1e-6);
+	n = s.roots[SEARCH_MEMORY]->children[0];
+	assert_string_equal(n->figure, "60 % of what stays: 600 of 600 blocks that were followed");
+	assert_float_equal(n->share, 0.6, 1e-6);
+	n = n->children[0];
+	assert_true(n->is_culprit);
+	assert_string_equal(n->figure, "52 % of what must_malloc() allocates: 310 of 310 blocks "
+				       "that were followed");
+	assert_float_equal(n->share, 0.31, 1e-6);
+	search_release(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_callers),
 		cmocka_unit_test(test_io_unmeasured),
 		cmocka_unit_test(test_io_files),
+		cmocka_unit_test(test_levels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
