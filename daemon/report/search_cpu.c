@@ -228,6 +228,12 @@ static bool is_program(const struct search *s, const char *module)
 	       (strlen(s->program) == 15 && !strncmp(module, s->program, 15));
 }
 
+/* It has so little of a CPU that one finding is enough. */
+static bool is_starved(const struct search *s)
+{
+	return s->facts.cpu < SEARCH_CPU_BOUND / 2;
+}
+
 static void find(struct search *s, struct search_node *n)
 {
 	const struct search_facts *f = &s->facts;
@@ -236,7 +242,7 @@ static void find(struct search *s, struct search_node *n)
 
 	n->is_culprit = true;
 	search_callers(s->roots[SEARCH_CPU], n, by, sizeof(by));
-	if (f->cpu < SEARCH_CPU_BOUND / 2 && f->busiest_count)
+	if (is_starved(s) && f->busiest_count)
 		snprintf(
 			starved, sizeof(starved),
 			"; but it gets only %.0f %% of a CPU and waits for one %.0f %% of the time, since the "
@@ -265,15 +271,14 @@ static bool is_leaf(const struct search_node *n)
 }
 
 /*
- * All that have a good part of their own, or below which nothing could be followed; NULL if
- * there is none, else the one that has most.
+ * Tells all that have a good part of their own, or below which nothing could be followed, but where the program is
+ * starved; NULL if there is none, else the one that has most.
  */
 static struct search_node *find_all(struct search *s, struct search_node *n,
 				    struct search_node *most)
 {
 	if (is_own(s, n) || is_leaf(n)) {
-		/* Where it has little of a CPU at all, one is enough. */
-		if (!most || s->facts.cpu >= SEARCH_CPU_BOUND / 2)
+		if (!is_starved(s))
 			find(s, n);
 		if (!most || weight_of(s, n) > weight_of(s, most))
 			most = n;
@@ -281,6 +286,29 @@ static struct search_node *find_all(struct search *s, struct search_node *n,
 	for (size_t i = 0; i < n->child_count; i++)
 		most = find_all(s, n->children[i], most);
 	return most;
+}
+
+/* Tells where the time goes; the one that has most of it, or the root: nobody was found. */
+static struct search_node *find_culprit(struct search *s)
+{
+	struct search_node *root = s->roots[SEARCH_CPU], *most = find_all(s, root, NULL);
+	const bool is_told = most && !is_starved(s);
+
+	/* Nobody has much of his own: the last function that has most of it with its callees. */
+	if (!most)
+		most = search_deepest(root);
+	if (!is_told && most != root)
+		find(s, most);
+	return most;
+}
+
+/* The worst finding about CPU time; others may be before it. */
+static const char *finding_text(const struct search *s)
+{
+	for (unsigned i = 0; i < s->finding_count; i++)
+		if (s->findings[i].why == SEARCH_CPU)
+			return s->findings[i].text;
+	return "";
 }
 
 /* As often as it would be called had the program a whole CPU: it may have one any time. */
@@ -319,13 +347,7 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 	search_tree(s, root, 1u << CHAIN_RUNS, p->candidates, p->candidate_count);
 	search_reject(s, SEARCH_CPU, p->candidates, p->candidate_count);
 	figures(s, p, root);
-	most = find_all(s, root, NULL);
-	if (!most) {
-		/* Nobody has much of his own: the last function that has most of it with its callees. */
-		most = search_deepest(root);
-		if (most != root)
-			find(s, most);
-	}
+	most = find_culprit(s);
 	modules(s);
 	p->done = most == root;
 	if (p->done)
@@ -334,7 +356,7 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 	p->culprit = most->number ? most->number - 1 : 0;
 	p->node = most;
 	if (s->world->told)
-		s->world->told(s->world->arg, most, s->findings[0].text);
+		s->world->told(s->world->arg, most, finding_text(s));
 }
 
 static void take_threads(struct search *s, struct search_part *p, const struct search_test *test)

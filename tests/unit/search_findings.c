@@ -139,6 +139,57 @@ static void test_callers(void **state)
 	}
 }
 
+/* A good part of the time is in main() itself, and more in what it calls. */
+static const struct made_chain split_chains[] = {
+	{CHAIN_RUNS, 30, {"main"}},
+	{CHAIN_RUNS, 70, {"main", "f"}},
+	{0},
+};
+
+/* A program that gets little of a CPU is told one function: the one that has most, not the one that was met first. */
+static void test_starved(void **state)
+{
+	static const struct made_answer answers[] = {
+		{.what = MEASURE_CPU, .symbol = "main", .value = 0.2},
+		{.what = MEASURE_CPU, .symbol = "f", .value = 0.14},
+		{0},
+	};
+	struct world w = {.facts = busy(0.2), .chains = split_chains, .answers = answers};
+	struct search s;
+
+	(void)state;
+	w.facts.busiest[0].waiting = 0.8;
+	search(&s, &w);
+	assert_int_equal(s.finding_count, 1);
+	assert_string_equal(s.findings[0].function, "f");
+	assert_non_null(strstr(s.findings[0].text, "70 % of its CPU time is in f()"));
+	assert_non_null(strstr(s.findings[0].text, "it gets only 20 % of a CPU"));
+	assert_false(s.roots[SEARCH_CPU]->children[0]->is_culprit);
+	assert_true(s.roots[SEARCH_CPU]->children[0]->children[0]->is_culprit);
+	search_release(&s);
+}
+
+/* What is told of the culprit while the search goes on is about CPU time, also where something else is worse. */
+static void test_told(void **state)
+{
+	static const struct made_answer answers[] = {
+		{.what = MEASURE_CPU, .symbol = "main", .value = 0.6},
+		{.what = MEASURE_CPU, .symbol = "f", .value = 0.42},
+		{0},
+	};
+	struct world w = {.facts = busy(0.6), .chains = split_chains, .answers = answers};
+	struct search s;
+
+	(void)state;
+	w.facts.growth = 2e7;
+	w.facts.steps = w.facts.rises = 4;
+	search(&s, &w);
+	assert_int_equal(s.findings[0].why, SEARCH_MEMORY);
+	assert_string_equal(s.findings[1].function, "f");
+	assert_string_equal(w.told, s.findings[1].text);
+	search_release(&s);
+}
+
 /* ---------------------------------------------------------------------- I/O */
 
 static const char costly[] = "switched off: it cost more than the limit";
@@ -289,10 +340,9 @@ static void test_levels(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_callers),
-		cmocka_unit_test(test_io_unmeasured),
-		cmocka_unit_test(test_io_files),
-		cmocka_unit_test(test_levels),
+		cmocka_unit_test(test_callers),	 cmocka_unit_test(test_starved),
+		cmocka_unit_test(test_told),	 cmocka_unit_test(test_io_unmeasured),
+		cmocka_unit_test(test_io_files), cmocka_unit_test(test_levels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
