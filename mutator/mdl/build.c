@@ -48,28 +48,34 @@ void *build_declaration(struct parser *p, size_t size)
 	return build_node(p, size);
 }
 
-/* Room for one more element of `size`; returns where the elements are now. */
-static void *grow(struct parser *p, void *elements, size_t count, size_t *room, size_t size)
+/*
+ * Room for `more` elements of `size` besides; returns where the elements are now. What they leave is
+ * not given back, so the room doubles: a little more each time would be the square of it.
+ */
+static void *grow(struct parser *p, void *elements, size_t count, size_t more, size_t *room,
+		  size_t size)
 {
-	size_t wanted = *room ? *room * 2 : 4;
-	void *more;
+	size_t wanted = *room ? *room : 4;
+	void *grown;
 
-	if (count < *room)
+	if (more <= *room && count <= *room - more)
 		return elements;
-	more = pool_take(p->pool, wanted * size);
-	if (!more) {
+	while (wanted < count + more)
+		wanted *= 2;
+	grown = pool_take(p->pool, wanted * size);
+	if (!grown) {
 		p->failed = DINST_NO_MEMORY;
 		return NULL;
 	}
 	if (count)
-		memcpy(more, elements, count * size);
+		memcpy(grown, elements, count * size);
 	*room = wanted;
-	return more;
+	return grown;
 }
 
 bool build_words_add(struct parser *p, struct words *list, const char *word)
 {
-	const char **words = grow(p, list->words, list->count, &list->room, sizeof(*words));
+	const char **words = grow(p, list->words, list->count, 1, &list->room, sizeof(*words));
 
 	if (!words)
 		return false;
@@ -78,38 +84,42 @@ bool build_words_add(struct parser *p, struct words *list, const char *word)
 	return true;
 }
 
-bool build_exprs_add(struct parser *p, struct exprs *list, struct mdl_expr *expr)
+bool build_exprs_add_all(struct parser *p, struct exprs *list, const struct exprs *more)
 {
-	struct mdl_expr **exprs = grow(p, list->exprs, list->count, &list->room, sizeof(*exprs));
+	struct mdl_expr **exprs =
+		grow(p, list->exprs, list->count, more->count, &list->room, sizeof(*exprs));
 
 	if (!exprs)
 		return false;
+	memcpy(exprs + list->count, more->exprs, more->count * sizeof(*exprs));
 	list->exprs = exprs;
-	exprs[list->count++] = expr;
+	list->count += more->count;
 	return true;
 }
 
-bool build_joined(struct parser *p, const char **text, size_t *size, const char *more,
-		  size_t more_size)
+bool build_exprs_add(struct parser *p, struct exprs *list, struct mdl_expr *expr)
 {
-	char *both;
+	const struct exprs one = {&expr, 1, 1};
 
-	if (!more_size)
-		return true;
-	if (more_size > STRING_MOST || *size + more_size > STRING_MOST) {
+	return build_exprs_add_all(p, list, &one);
+}
+
+bool build_joined_add(struct parser *p, struct joined *string, const struct joined *more)
+{
+	char *text;
+
+	if (more->size > STRING_MOST || string->size + more->size > STRING_MOST) {
 		parser_error(p, &p->last_end, "this string is too long: the longest has %d bytes",
 			     STRING_MOST);
 		return true;
 	}
-	both = pool_take(p->pool, *size + more_size + 1);
-	if (!both) {
-		p->failed = DINST_NO_MEMORY;
+	text = grow(p, string->text, string->size, more->size + 1, &string->room, 1);
+	if (!text)
 		return false;
-	}
-	memcpy(both, *text, *size);
-	memcpy(both + *size, more, more_size);
-	*text = both;
-	*size += more_size;
+	memcpy(text + string->size, more->text, more->size);
+	string->text = text;
+	string->size += more->size;
+	text[string->size] = '\0';
 	return true;
 }
 

@@ -33,23 +33,15 @@ static int one_of(struct parser *p, const struct mdl_place *place, const char *w
 
 bool list_add_items(struct parser *p, struct mdl_list *list, const struct exprs *items)
 {
-	struct mdl_expr **all;
-	size_t count = list->item_count + items->count;
+	struct exprs all = {list->items, list->item_count, list->item_room};
 
 	if (!items->count)
 		return true;
-	if (!list->item_count) {
-		list->items = items->exprs;
-		list->item_count = count;
-		return true;
-	}
-	all = build_node(p, count * sizeof(*all));
-	if (!all)
+	if (!build_exprs_add_all(p, &all, items))
 		return false;
-	memcpy(all, list->items, list->item_count * sizeof(*all));
-	memcpy(all + list->item_count, items->exprs, items->count * sizeof(*all));
-	list->items = all;
-	list->item_count = count;
+	list->items = all.exprs;
+	list->item_count = all.count;
+	list->item_room = all.room;
 	return true;
 }
 

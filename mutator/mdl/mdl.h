@@ -181,7 +181,7 @@ struct mdl_list {
 	enum mdl_element element;
 	bool library; /* its functions are a library's: the default is false */
 	struct mdl_expr **items;
-	size_t item_count;
+	size_t item_count, item_room;
 	struct mdl_list *next;
 };
 

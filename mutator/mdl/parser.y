@@ -76,10 +76,7 @@ static bool skipped_code(const struct parser *p)
 
 %union {
 	const char *text;
-	struct {
-		const char *text;
-		size_t size;
-	} string;
+	struct joined string;
 	int64_t number;
 	int op;
 	bool yes;
@@ -182,7 +179,7 @@ ids:
 
 strings:
 	STRING
-|	strings STRING          { NEEDS(build_joined(p, &$1.text, &$1.size, $2.text, $2.size)); $$ = $1; }
+|	strings STRING          { $$ = $1; NEEDS(build_joined_add(p, &$$, &$2)); }
 ;
 
 flavor:

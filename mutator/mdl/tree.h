@@ -22,6 +22,12 @@ struct exprs {
 	size_t count, room;
 };
 
+/* A string, to which more may be joined: with a zero behind it. */
+struct joined {
+	char *text;
+	size_t size, room; /* room 0: as the lexer made it */
+};
+
 struct code_chain {
 	struct mdl_code *first, *last;
 };
@@ -61,9 +67,8 @@ void *build_node(struct parser *p, size_t size);
 void *build_declaration(struct parser *p, size_t size);
 bool build_words_add(struct parser *p, struct words *list, const char *word);
 bool build_exprs_add(struct parser *p, struct exprs *list, struct mdl_expr *expr);
-/* Appends a string to another. */
-bool build_joined(struct parser *p, const char **text, size_t *size, const char *more,
-		  size_t more_size);
+bool build_exprs_add_all(struct parser *p, struct exprs *list, const struct exprs *more);
+bool build_joined_add(struct parser *p, struct joined *string, const struct joined *more);
 
 struct mdl_expr *build_number(struct parser *p, const struct mdl_place *place, int64_t number);
 struct mdl_expr *build_string(struct parser *p, const struct mdl_place *place, const char *text,

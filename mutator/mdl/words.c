@@ -214,7 +214,7 @@ int lexer_string(struct parser *p, MDL_YYSTYPE *value, const struct mdl_place *p
 	to = pool_take(p->pool, size + 1);
 	if (!to)
 		return fail(p, DINST_NO_MEMORY);
-	value->string.text = to;
+	value->string = (struct joined){.text = to};
 	for (size_t i = 0; i < size; i++) {
 		size_t used;
 

@@ -449,6 +449,35 @@ static void test_limits(void **state)
 		     "; base is counter { } }", "the longest has 4096 bytes");
 }
 
+/* What a text keeps is a few times as large as it is, however its parts are joined. */
+static void expect_kept(const char *head, const char *piece, size_t count, const char *tail)
+{
+	enum { BYTES_FOR_ONE = 128, LEAST = 64 * 1024 };
+	struct mdl_library *l = test_library();
+	char *text = repeat(head, piece, count, tail);
+	const struct mallinfo2 before = mallinfo2();
+	struct mallinfo2 after;
+	size_t kept;
+
+	test_load(l, text);
+	after = mallinfo2();
+	kept = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
+	if (kept > LEAST + BYTES_FOR_ONE * strlen(text))
+		fail_msg("%zu times '%s': %zu bytes for a text of %zu", count, piece, kept,
+			 strlen(text));
+	free(text);
+	mdl_library_free(l);
+}
+
+static void test_memory(void **state)
+{
+	(void)state;
+	expect_kept("list l is int { ", "items{1};", 10000, "}");
+	expect_kept("list l is int { items{1", ",1", 50000, "}; }");
+	expect_kept("metric m { description ", "\"a\"", 4096, "; base is counter { } }");
+	expect_kept("metric m { ", "flavor f;", 10000, "base is counter { } }");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -458,6 +487,7 @@ int main(void)
 		cmocka_unit_test(test_missing),	 cmocka_unit_test(test_together),
 		cmocka_unit_test(test_shipped),	 cmocka_unit_test(test_examples),
 		cmocka_unit_test(test_limits),	 cmocka_unit_test(test_given_back),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, make_directories, remove_directories);
