@@ -72,7 +72,7 @@ void check_code(struct body *b, const struct mdl_code *first, enum point_place p
 const struct scope *scope_find(const struct body *b, const char *name);
 /* A variable of the body, with its type; false if there is none of that name. */
 bool variable_find(const struct body *b, const char *name, enum mdl_vartype *type);
-/* Of the text itself, what is loaded with it, or the library. */
+/* Of the last of the texts that are loaded together, itself included, that has one; else of the library. */
 const struct mdl_list *list_find(const struct parser *p, const char *name);
 
 /* Names that something may have been meant to be. */

@@ -145,7 +145,7 @@ struct loading {
 
 /*
  * Texts that are loaded together know of each other's lists, whatever their
- * order. Each is then loaded, or not, by itself.
+ * order; of those of one name the last one counts. Each is then loaded, or not, by itself.
  *
  *   1. loading_begin() for each parses it; *first is the first of them, NULL at first
  *   2. loading_check() checks all

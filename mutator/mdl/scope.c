@@ -39,17 +39,16 @@ static const struct mdl_list *find_in(const struct mdl_list *first, const char *
 
 const struct mdl_list *list_find(const struct parser *p, const char *name)
 {
-	const struct mdl_list *found = find_in(p->unit.lists, name);
+	const struct mdl_list *found = find_in(p->known->lists, name);
 
-	/* the last one loaded is the one that will be there */
+	/* the last one loaded is the one that will be there, be it p's own or not */
 	for (const struct loading *g = p->together; g; g = g->next) {
-		const struct mdl_list *other =
-			&g->parser == p ? NULL : find_in(g->parser.unit.lists, name);
+		const struct mdl_list *newer = find_in(g->parser.unit.lists, name);
 
-		if (other && !found)
-			found = other;
+		if (newer)
+			found = newer;
 	}
-	return found ? found : find_in(p->known->lists, name);
+	return found;
 }
 
 /* ------------------------------------------------------------------- meant */

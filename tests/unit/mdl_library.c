@@ -330,6 +330,65 @@ static void test_together(void **state)
 		remove_file(directory, names[i]);
 }
 
+/* Loads them together, in this order; true if the one that is called after its use of the list is good. */
+static bool is_user_good(const char *const *names, size_t count)
+{
+	struct mdl_library *l = test_library();
+	struct mdl_verdict verdicts[3];
+	struct dinst_error e = {0};
+	char paths[3][160];
+	const char *list[3];
+	bool good = false;
+
+	for (size_t i = 0; i < count; i++) {
+		snprintf(paths[i], sizeof(paths[i]), "%s/%s", directory, names[i]);
+		list[i] = paths[i];
+	}
+	assert_int_equal(mdl_load_files(l, list, count, verdicts, &e), 0);
+	for (size_t i = 0; i < count; i++) {
+		if (strstr(names[i], "user"))
+			good = !verdicts[i].bad;
+		free(verdicts[i].text);
+	}
+	mdl_library_free(l);
+	return good;
+}
+
+/* Of a list that several have, the one that is loaded last is there: it is what the others are checked with. */
+static void test_same_list(void **state)
+{
+	static const char uses[] = "metric m { base is counter {\n"
+				   "foreach f in shared append preInsn f.entry (* m++; *) } }\n";
+	static const struct {
+		const char *names[3];
+		size_t count;
+		bool good;
+	} orders[] = {
+		{{"numbers.mdl", "functions.mdl", "user.mdl"}, 3, true},
+		{{"functions.mdl", "numbers.mdl", "user.mdl"}, 3, false},
+		{{"user.mdl", "numbers.mdl", "functions.mdl"}, 3, true},
+		{{"numbers.mdl", "user_of_its_own.mdl"}, 2, true},
+		{{"user_of_its_own.mdl", "numbers.mdl"}, 2, false},
+	};
+	const char functions[] = "list shared is procedure { items { \"main\" }; }\n";
+	char own[256];
+
+	(void)state;
+	snprintf(own, sizeof(own), "%s%s", functions, uses);
+	write_file(directory, "numbers.mdl", "list shared is int { items { 1 }; }\n");
+	write_file(directory, "functions.mdl", functions);
+	write_file(directory, "user.mdl", uses);
+	write_file(directory, "user_of_its_own.mdl", own);
+	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
+		if (is_user_good(orders[i].names, orders[i].count) != orders[i].good)
+			fail_msg("%s, %s, ...: it is %s", orders[i].names[0], orders[i].names[1],
+				 orders[i].good ? "refused" : "accepted");
+	remove_file(directory, "numbers.mdl");
+	remove_file(directory, "functions.mdl");
+	remove_file(directory, "user.mdl");
+	remove_file(directory, "user_of_its_own.mdl");
+}
+
 /* The library that ships has no error and no doubt in it. */
 static void test_shipped(void **state)
 {
@@ -487,7 +546,7 @@ int main(void)
 		cmocka_unit_test(test_missing),	 cmocka_unit_test(test_together),
 		cmocka_unit_test(test_shipped),	 cmocka_unit_test(test_examples),
 		cmocka_unit_test(test_limits),	 cmocka_unit_test(test_given_back),
-		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_memory),	 cmocka_unit_test(test_same_list),
 	};
 
 	return cmocka_run_group_tests(tests, make_directories, remove_directories);
