@@ -72,8 +72,8 @@ const char *lexer_keyword(int token)
 
 int lexer_took(struct parser *p, int token)
 {
-	/* `constraint`, a name, perhaps an extent, a path */
-	if (p->path_state == 1)
+	/* `constraint`, a name, perhaps an extent, a path; a variable called constraint has no name behind it */
+	if (p->path_state == 1 && (token == ID || lexer_keyword(token)))
 		p->path_state = 2;
 	else if (p->path_state != 2 || (token != INCLUSIVE && token != EXCLUSIVE))
 		p->path_state = token == CONSTRAINT;

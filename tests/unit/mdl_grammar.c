@@ -172,6 +172,14 @@ static void test_keywords_as_names(void **state)
 	assert_ptr_equal(m, mdl_find_metric(l, "name"));
 	assert_string_equal(m->uses->name, "is");
 	mdl_library_free(l);
+	/* What is divided is no path. */
+	l = test_library();
+	test_load(
+		l,
+		"constraint constraint /Code/*/* is counter { append preInsn $constraint[0].entry\n"
+		"(* constraint = (constraint)/2 + constraint/2 + constraint++/2; *) }\n");
+	assert_non_null(mdl_find_constraint(l, "constraint"));
+	mdl_library_free(l);
 	/* Of members all of them. */
 	expect_code("a = $arg[0].append.foreach + $arg[1].if;",
 		    "{(= a (+ (. (. $arg[0] append) foreach) (. $arg[1] if)))}");
