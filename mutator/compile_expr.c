@@ -72,13 +72,12 @@ unsigned compile_find_place(struct compiler *c, const struct mdl_expr *key)
 		compile_put_label(c, found);
 	}
 	compile_copy(c, c->place, place);
-	c->place_asked = true;
 	return place;
 }
 
 struct place_known compile_enter_place(struct compiler *c)
 {
-	const struct place_known before = {c->place, c->place_known, c->place_asked};
+	const struct place_known before = {c->place, c->place_known};
 
 	/* What a guard that is evaluated here finds out is for what follows. */
 	if (c->place && !c->local_name) {
@@ -92,7 +91,6 @@ void compile_leave_place(struct compiler *c, const struct place_known *before)
 {
 	c->place = before->place;
 	c->place_known = before->known;
-	c->place_asked = before->asked;
 }
 
 static void compile_binding(struct compiler *c, const struct mdl_expr *x,

@@ -38,12 +38,11 @@ struct compiler {
 	struct arch_op *ops;	    /* ARCH_PROGRAM_OPS */
 	struct arch_op nowhere;	    /* takes what comes after a failure */
 	unsigned count, values, labels;
-	unsigned record;  /* value: the thread's record, not 0; 0: not asked for */
-	unsigned place;	  /* value: place in the request's vector, from 1 on */
-	bool place_known; /* it has been found out here */
-	bool place_there; /* the same where the last branch leads to, if it is taken */
-	bool place_asked; /* what is here depends on which object it is, or on its being none */
-	unsigned places;  /* of the vector, and one for those without a place */
+	unsigned record;	  /* value: the thread's record, not 0; 0: not asked for */
+	unsigned place;		  /* value: place in the request's vector, from 1 on */
+	bool place_known;	  /* it has been found out here */
+	bool place_there;	  /* the same where the last branch leads to, if it is taken */
+	unsigned places;	  /* of the vector, and one for those without a place */
 	unsigned cpus, cpu_shift; /* blocks of counters, log2 of their bytes; 0: unknown */
 	const struct mdl_binding *bindings; /* that are in scope */
 	size_t binding_count;
@@ -127,7 +126,7 @@ unsigned compile_place(struct compiler *c, const struct mdl_expr *x);
 /* What is known of the place in front of something that may find out another one. */
 struct place_known {
 	unsigned place;
-	bool known, asked;
+	bool known;
 };
 
 /* What is found out from here on is forgotten at compile_leave_place(). */

@@ -184,15 +184,20 @@ static bool mentions_any(const struct compiler *c, const struct mdl_expr *x)
 	       mentions_any(c, x->right) || mentions_any(c, x->condition);
 }
 
-/* Its value is a place, or has nothing to do with one. */
+/* Its value is the place of what is compared, 0, or what the flag holds already. */
 static bool gives_place(const struct compiler *c, const struct mdl_expr *x)
 {
 	const struct mdl_expr *other;
+	int64_t constant;
 
 	if (x->kind == MDL_CHOICE)
 		return !mentions_any(c, x->condition) && gives_place(c, x->left) &&
 		       gives_place(c, x->right);
-	return (x->op == MDL_OP_EQ && compile_is_any(c, x, &other)) || !mentions_any(c, x);
+	if (compile_is_any(c, x, &other))
+		return x->op == MDL_OP_EQ;
+	if (x->kind == MDL_NAME && x->text && compile_find_variable(c, x->text))
+		return true;
+	return mdl_constant(x, &constant) && !constant;
 }
 
 /* Leaves the lower half of the word as it is, where a flag of many objects has its place. */
@@ -204,19 +209,14 @@ static bool keeps_place(const struct mdl_expr *x)
 }
 
 /*
- * A flag of many objects holds the place of the one that it is set for: 1 where one was met would
- * stand for whichever object has the first place, and one more or less than a place is another's.
+ * A flag of many objects holds the place of the one that it is set for: 1 would stand for
+ * whichever object has the first place, and one more or less than a place is another's.
  */
 static bool loses_place(const struct compiler *c, const struct mdl_expr *x, int op)
 {
-	int64_t constant;
-
 	if (!c->q->vector || c->q->placement->rank.role == MDL_MEASURES)
 		return false;
-	if (op)
-		return !keeps_place(x);
-	return !gives_place(c, x->right) || ((c->place_known || c->place_asked) &&
-					     mdl_constant(x->right, &constant) && constant);
+	return op ? !keeps_place(x) : !gives_place(c, x->right);
 }
 
 void compile_assign(struct compiler *c, const struct mdl_expr *x, struct operand *out)
