@@ -41,13 +41,12 @@ static enum variable_form usual_form(enum mdl_vartype type)
 }
 
 /*
- * The smallest of its elements, and their mean, are of the keys that it has met itself: those that others have
- * met, or that were met before it came, are elements of 0.
+ * The smallest and the largest of its elements, and their mean, are of the keys that it has met itself: those
+ * that others have met, or that were met before it came, are elements of 0.
  */
 static bool keeps_own_keys(const struct mdl_plan *plan)
 {
-	return plan->many && !plan->key_count &&
-	       (plan->metric->aggregate == MDL_MIN || plan->metric->aggregate == MDL_AVG);
+	return plan->many && !plan->key_count && plan->metric->aggregate != MDL_SUM;
 }
 
 static bool has_table_for(const struct instance *i, const struct mdl_plan *plan, unsigned places)

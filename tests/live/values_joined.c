@@ -29,7 +29,9 @@ static const char text[] =
 	"metric least { units calls; aggregateOperator min; constraint keyed;\n"
 	"	base is counter { foreach f in seen_in append preInsn f.entry (* least++; *) } }\n"
 	"metric mean { units calls; aggregateOperator avg; constraint keyed;\n"
-	"	base is counter { foreach f in seen_in append preInsn f.entry (* mean++; *) } }\n";
+	"	base is counter { foreach f in seen_in append preInsn f.entry (* mean++; *) } }\n"
+	"metric fewest { units calls; aggregateOperator max; constraint keyed;\n"
+	"	base is counter { foreach f in seen_in append preInsn f.entry (* fewest--; *) } }\n";
 
 static void feed(struct harness *h, unsigned count)
 {
@@ -169,6 +171,31 @@ static void test_keys(void **state)
 	end(h, s);
 }
 
+/* The largest is likewise: where all are below 0, a key that others have met is not the largest of them. */
+static void test_largest(void **state)
+{
+	const char *focus = "/SyncObject/Mutex/*";
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *first = insert(s, "times", focus), *fewest;
+	json_t *row, *elements;
+	int64_t least, sum, largest;
+
+	feed(h, MANY);
+	assert_int_equal(elements_of(first, &least, &sum), KEYS);
+	fewest = insert(s, "fewest", focus);
+	feed(h, FEW);
+	row = row_of(fewest);
+	elements = json_object_get(row, "elements");
+	assert_in_range(json_array_size(elements), 1, (uintmax_t)THREADS * FEW);
+	/* the largest comes first */
+	largest = json_integer_value(json_object_get(json_array_get(elements, 0), "value"));
+	assert_true(largest < 0);
+	assert_int_equal(json_integer_value(json_object_get(row, "value")), largest);
+	json_decref(row);
+	end(h, s);
+}
+
 /* ------------------------------------------------------------------ full */
 
 /* Keys that had no place before it came were none of its own. */
@@ -225,8 +252,8 @@ static void test_no_point(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_hits), CASE(test_keys), CASE(test_full),
-					   CASE(test_no_point)};
+	const struct CMUnitTest tests[] = {CASE(test_hits), CASE(test_keys), CASE(test_largest),
+					   CASE(test_full), CASE(test_no_point)};
 
 	return cmocka_run_group_tests_name("live/values_joined", tests, NULL, NULL);
 }
