@@ -79,6 +79,11 @@ static void two(struct print *p, const struct mdl_expr *x)
 	operand(p, x->right);
 }
 
+static bool is_negative(const struct mdl_expr *x)
+{
+	return x && x->kind == MDL_UNARY && x->op == '-';
+}
+
 static void one(struct print *p, const struct mdl_expr *x)
 {
 	switch (x->kind) {
@@ -114,8 +119,12 @@ static void one(struct print *p, const struct mdl_expr *x)
 		add(p, "%s", x->number < 0 ? "--" : "++");
 		break;
 	case MDL_ADDRESS:
+		add(p, "&");
+		operand(p, x->left);
+		break;
 	case MDL_UNARY:
-		add(p, "%c", x->kind == MDL_ADDRESS ? '&' : x->op);
+		/* two signs side by side are a step: - -x is not --x */
+		add(p, "%c%s", x->op, is_negative(x) && is_negative(x->left) ? " " : "");
 		operand(p, x->left);
 		break;
 	case MDL_BINARY:

@@ -185,6 +185,32 @@ static void test_keywords_as_names(void **state)
 		    "{(= a (+ (. (. $arg[0] append) foreach) (. $arg[1] if)))}");
 }
 
+/* As it is shown to people: as it was written. */
+static void test_shown(void **state)
+{
+	static const char *const values[] = {
+		"- -b",		"- - -$arg[0]", "-!~b",	     "b - -1",
+		"(b + 1) * -c", "f(b, -c)",	"b ? c : d", "$arg[0].next[1]",
+	};
+	char text[256], shown[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		struct mdl_library *l = test_library();
+		const struct mdl_code *code;
+
+		snprintf(text, sizeof(text),
+			 "metric m { counter b; counter c; counter d; base is counter {\n"
+			 "append preInsn $procedures.entry (* m = %s; *) } }",
+			 values[i]);
+		test_load(l, text);
+		code = mdl_find_metric(l, "m")->base->first->code->first;
+		mdl_expr_text(code->expr->right, shown, sizeof(shown));
+		assert_string_equal(shown, values[i]);
+		mdl_library_free(l);
+	}
+}
+
 static void test_paths(void **state)
 {
 	static const struct {
@@ -432,6 +458,7 @@ int main(void)
 		cmocka_unit_test(test_comments),
 		cmocka_unit_test(test_statements),
 		cmocka_unit_test(test_keywords_as_names),
+		cmocka_unit_test(test_shown),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_metric),
 		cmocka_unit_test(test_lists),
