@@ -4,7 +4,7 @@
  *
  * Owns the search and the reading of files. A file is read whole, and only up to
  * a limit. What lies in a directory is loaded in the order of its names; nothing
- * there may block us, and nobody else may have written it.
+ * there may block us, and what everybody may write, or is neither ours nor root's, is not used.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -69,7 +69,7 @@ int mdl_load_file(struct mdl_library *l, const char *path, struct dinst_error *e
 	return err;
 }
 
-/* A file of a directory: only an ordinary one, that nobody but us and root can write. */
+/* A file of a directory: only an ordinary one of ours or root's that, but for its group, nobody else can write. */
 static int read_found(const char *path, char **text, size_t *size, struct dinst_error *e)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
