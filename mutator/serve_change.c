@@ -14,24 +14,50 @@
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
 
-/* A note for people for each refused point, the first ones by name, that begins with `whose`. */
-static void note_refused(json_t *notes, const struct instance *i, const char *whose)
+static void note_one_refused(json_t *notes, const struct refused_point *r, const char *whose)
 {
 	char text[1400];
 
-	for (size_t n = 0; n < i->refused_count && n < REFUSED_SHOWN; n++) {
-		const struct refused_point *r = &i->refused[n];
+	if (r->why)
+		snprintf(text, sizeof(text), "%s: %.600s: %.600s", whose, r->where, r->why);
+	else
+		snprintf(text, sizeof(text), "%s: %.600s: %s (%s)", whose, r->where,
+			 refusal_text(r->refusal), refusal_name(r->refusal));
+	json_array_append_new(notes, serve_text(text));
+}
 
-		if (r->why)
-			snprintf(text, sizeof(text), "%s: %.600s: %.600s", whose, r->where, r->why);
-		else
-			snprintf(text, sizeof(text), "%s: %.600s: %s (%s)", whose, r->where,
-				 refusal_text(r->refusal), refusal_name(r->refusal));
-		json_array_append_new(notes, serve_text(text));
+/* What is said of both is the same: the entry of a function and its exits, say. */
+static bool are_told_alike(const struct refused_point *a, const struct refused_point *b)
+{
+	return a->refusal == b->refusal && !strcmp(a->where, b->where) &&
+	       !strcmp(a->why ? a->why : "", b->why ? b->why : "");
+}
+
+/*
+ * Notes for people of what was refused, the first ones by name, that begin with `whose`: one for all points of
+ * which the same is said.
+ */
+static void note_refused(json_t *notes, const struct instance *i, const char *whose)
+{
+	const struct refused_point *told[REFUSED_SHOWN];
+	size_t count = 0, more = 0, k;
+	char text[1400];
+
+	for (size_t n = 0; n < i->refused_count; n++) {
+		for (k = 0; k < count && !are_told_alike(told[k], &i->refused[n]);)
+			k++;
+		if (k < count)
+			continue;
+		if (count == REFUSED_SHOWN) {
+			more++;
+			continue;
+		}
+		told[count++] = &i->refused[n];
+		note_one_refused(notes, &i->refused[n], whose);
 	}
-	if (i->refused_count > REFUSED_SHOWN) {
+	if (more) {
 		snprintf(text, sizeof(text), "%s: %zu more of %s; `dinst points` lists them", whose,
-			 i->refused_count - REFUSED_SHOWN, i->focus);
+			 more, i->focus);
 		json_array_append_new(notes, serve_text(text));
 	}
 }

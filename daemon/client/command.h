@@ -94,6 +94,11 @@ void note(struct context *c, const char *format, ...) __attribute__((format(prin
 void print_clean(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 /*
+ * The notes of a result, to standard error: in any case where something was left undone, else they are
+ * courtesy. True if something was.
+ */
+bool print_notes(struct context *c, const json_t *result);
+/*
  * Prints result.rows by `columns` (ends with key NULL), or every row as JSON,
  * then the notes. Returns EXIT_DONE or EXIT_PARTIAL.
  */

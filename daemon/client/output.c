@@ -169,8 +169,7 @@ void print_json(json_t *value)
 	free(text);
 }
 
-/* Reasons are shown in any case where something was left undone, else they are courtesy. */
-static int print_notes(struct context *c, json_t *result)
+bool print_notes(struct context *c, const json_t *result)
 {
 	bool partial = json_is_true(json_object_get(result, "partial"));
 	bool quiet = c->quiet;
@@ -182,7 +181,12 @@ static int print_notes(struct context *c, json_t *result)
 	json_array_foreach(json_object_get(result, "notes"), index, text) if (json_is_string(text))
 		note(c, "%s", json_string_value(text));
 	c->quiet = quiet;
-	return flush_output(c, partial ? EXIT_PARTIAL : EXIT_DONE);
+	return partial;
+}
+
+static int end_result(struct context *c, const json_t *result)
+{
+	return flush_output(c, print_notes(c, result) ? EXIT_PARTIAL : EXIT_DONE);
 }
 
 int print_rows(struct context *c, json_t *result, const struct column *columns)
@@ -199,7 +203,7 @@ int print_rows(struct context *c, json_t *result, const struct column *columns)
 	} else {
 		table_print(columns, rows, c->verbose);
 	}
-	return print_notes(c, result);
+	return end_result(c, result);
 }
 
 static void print_template(json_t *result, const char *format)
@@ -237,7 +241,7 @@ int print_object(struct context *c, json_t *result, const char *format)
 	} else {
 		print_template(result, format);
 	}
-	return print_notes(c, result);
+	return end_result(c, result);
 }
 
 /* ------------------------------------------------------------------ calls */

@@ -112,7 +112,7 @@ static json_int_t integer_of(const json_t *object, const char *key)
 /* What came of the question: numbers, kinds of events, and what was refused. */
 static int read_answer(struct tracing *t, json_t *answer, struct dinst_error *e)
 {
-	json_t *row, *text;
+	json_t *row;
 	size_t i;
 
 	t->rows = json_incref(json_object_get(answer, "rows"));
@@ -123,9 +123,7 @@ static int read_answer(struct tracing *t, json_t *answer, struct dinst_error *e)
 		json_array_append(t->ids, json_object_get(row, "id"));
 		t->points += (size_t)integer_of(row, "points");
 	}
-	json_array_foreach(json_object_get(answer, "notes"), i, text)
-		note(t->q.c, "%s", json_string_value(text));
-	t->partial = json_is_true(json_object_get(answer, "partial")) ? EXIT_PARTIAL : EXIT_DONE;
+	t->partial = print_notes(t->q.c, answer) ? EXIT_PARTIAL : EXIT_DONE;
 	if (t->q.c->verbose)
 		note(t->q.c, "this is what was inserted:\n%s",
 		     json_string_value(json_object_get(answer, "text")));

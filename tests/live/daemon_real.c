@@ -366,6 +366,34 @@ static void constraints_are_partly_kept(void **state)
 	end_calls(&p);
 }
 
+/* How often `text` is in `in`. */
+static unsigned times(const char *in, const char *text)
+{
+	unsigned n = 0;
+
+	for (const char *at = strstr(in, text); at; at = strstr(at + 1, text))
+		n++;
+	return n;
+}
+
+/* A trace says as other commands do what is lacking: also with -q, and once where entry and exits lack the same. */
+static void trace_is_partial(void **state)
+{
+	static const char *const ways[] = {"", " -q"};
+	struct program p;
+
+	(void)state;
+	start_program(&p, "partly");
+	hear_line(&p, "ready");
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		run_dinst(o, "trace -p %d%s neither even -r -d 1", (int)p.pid, ways[i]);
+		if (o->status != 3 || times(o->err, "refused: partly:neither: ") != 1)
+			fail_msg("'%s': %d: %.500s", ways[i], o->status, o->err);
+		assert_int_equal(times(o->err, " dropped"), i == 0);
+	}
+	end_calls(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -377,6 +405,7 @@ int main(void)
 		cmocka_unit_test(memory_goes_back),
 		cmocka_unit_test(group_is_ended),
 		cmocka_unit_test(constraints_are_partly_kept),
+		cmocka_unit_test(trace_is_partial),
 	};
 
 	return cmocka_run_group_tests_name("daemon_real", tests, setup, teardown);

@@ -2,7 +2,7 @@
 /* build: -O1 -fno-inline -fno-optimize-sibling-calls */
 /*
  * partly.c - two functions that allocate, one of which cannot be instrumented: what would
- * be run behind its last return is no code.
+ * be run behind its last return is no code. Of a third one nothing is code; nobody calls it.
  *
  * Prints "ready"; "go N" calls both N times and prints "done". Ends with its input.
  */
@@ -24,7 +24,13 @@ __asm__("	.text\n"
 	"	pop %rbx\n"
 	"	ret\n"
 	"1:	.byte 0x06\n"
-	"	.size odd, . - odd\n");
+	"	.size odd, . - odd\n"
+	"	.globl neither\n"
+	"	.type neither, @function\n"
+	"neither:\n"
+	"	.byte 0x06\n"
+	"	ret\n"
+	"	.size neither, . - neither\n");
 
 __attribute__((noinline)) static void *even(long n)
 {
