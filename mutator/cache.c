@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@ enum {
 	ENTRIES_MAX = 4096,   /* files that are looked at when room is made */
 	TEMPORARY_AGE = 3600, /* seconds after which a temporary file is nobody's */
 	PATH_ROOM = 4096,
+	LINKS_MOST = 40, /* of links to links, as the kernel has it */
+	DIRECTORY = O_PATH | O_DIRECTORY | O_CLOEXEC,
 };
 
 static const char temporary[] = "new-plans-";
@@ -77,48 +80,84 @@ static bool is_our_place(const struct stat *st)
 	       (!(st->st_mode & S_IWOTH) || (st->st_mode & S_ISVTX));
 }
 
-/* What is missing may be made below what there is: that is ours, and nobody else's link leads there. */
-static bool may_be_made(const char *base)
+/* Takes the first name off `rest`; false if there is none. */
+static bool take_name(char *rest, char name[NAME_MAX + 1])
 {
-	struct stat link, st = {0};
-	char path[PATH_ROOM];
-	const int n = snprintf(path, sizeof(path), "%s/", base);
+	const char *from = rest + strspn(rest, "/");
+	const size_t length = strcspn(from, "/");
 
-	if (n < 0 || (size_t)n >= sizeof(path) || stat("/", &st) < 0)
+	if (!length || length > NAME_MAX)
 		return false;
-	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-		*p = 0;
-		if (lstat(path, &link) < 0)
-			return errno == ENOENT && is_our_place(&st);
-		if ((S_ISLNK(link.st_mode) && link.st_uid && link.st_uid != geteuid()) ||
-		    stat(path, &st) < 0)
-			return false;
-		*p = '/';
-	}
-	return is_our_place(&st);
+	memcpy(name, from, length);
+	name[length] = 0;
+	memmove(rest, from + length, strlen(from + length) + 1);
+	return true;
+}
+
+/* What has this name in directory `at`; a directory made for nobody but us where there is nothing and `at` is ours. */
+static int find_or_make(int at, const char *name)
+{
+	enum { FLAGS = O_PATH | O_NOFOLLOW | O_CLOEXEC };
+	const int fd = openat(at, name, FLAGS);
+	struct stat st;
+
+	if (fd >= 0 || errno != ENOENT || fstat(at, &st) < 0 || !is_our_place(&st))
+		return fd;
+	mkdirat(at, name, 0700);
+	/* Who was quicker has what is there looked at like anything that was there before. */
+	return openat(at, name, FLAGS);
+}
+
+/* Puts where the link of a descriptor leads to before `rest`; false of another user's, or where that is too long. */
+static bool put_link_before(int link, const struct stat *st, char rest[PATH_ROOM])
+{
+	char target[PATH_ROOM];
+	const ssize_t length = readlinkat(link, "", target, sizeof(target));
+	const size_t left = strlen(rest) + 1;
+
+	if ((st->st_uid && st->st_uid != geteuid()) || length <= 0 ||
+	    (size_t)length + left > PATH_ROOM)
+		return false;
+	memmove(rest + length, rest, left);
+	memcpy(rest, target, (size_t)length);
+	return true;
 }
 
 /*
- * What sudo leaves in the environment may be another user's home, in which we would
- * make directories for him or, by his links, elsewhere.
+ * The directory `path` from `at` on, which is closed: a descriptor (O_PATH), -1 if there is none that we may use. It
+ * goes from one descriptor to the next, so that nobody can put a link in between. What is missing is made below what
+ * is ours: what sudo leaves in the environment may be another user's home, in which we would make directories for
+ * him or, by his links, elsewhere. Only root's links and ours are followed, and none in the place of the last name.
  */
-static bool is_usable(const char *base)
+static int walk(int at, const char *path)
 {
+	char rest[PATH_ROOM], name[NAME_MAX + 1];
+	unsigned links = 0;
 	struct stat st;
 
-	if (stat(base, &st) < 0)
-		return errno == ENOENT && may_be_made(base);
-	return is_our_place(&st);
-}
-
-/* Makes the directories above, as far as they are missing, for nobody but us. */
-static void make_parent(char *path)
-{
-	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-		*p = 0;
-		mkdir(path, 0700);
-		*p = '/';
+	if ((size_t)snprintf(rest, sizeof(rest), "%s", path) >= sizeof(rest)) {
+		close(at);
+		return -1;
 	}
+	while (at >= 0 && take_name(rest, name)) {
+		int next = find_or_make(at, name);
+
+		if (next >= 0 && fstat(next, &st) == 0 && S_ISLNK(st.st_mode)) {
+			const bool leads_on =
+				*rest && ++links <= LINKS_MOST && put_link_before(next, &st, rest);
+
+			close(next);
+			next = !leads_on ? -1 : openat(at, *rest == '/' ? "/" : ".", DIRECTORY);
+		}
+		close(at);
+		at = next;
+	}
+	/* A name that no directory can have. */
+	if (at >= 0 && rest[strspn(rest, "/")]) {
+		close(at);
+		at = -1;
+	}
+	return at;
 }
 
 /* The directory, made if need be; -1 if there is none that we may use. */
@@ -127,7 +166,8 @@ static int open_directory(void)
 	const char *off = secure_getenv("DINST_CACHE");
 	const char *base = secure_getenv("XDG_CACHE_HOME"), *below = "/dinst";
 	char path[PATH_ROOM];
-	int n, fd;
+	struct stat st;
+	int at, fd;
 
 	if (off && !strcmp(off, "off"))
 		return -1;
@@ -136,16 +176,22 @@ static int open_directory(void)
 		base = secure_getenv("HOME");
 		below = "/.cache/dinst";
 	}
-	if (!base || base[0] != '/' || !is_usable(base))
+	if (!base || base[0] != '/' ||
+	    (size_t)snprintf(path, sizeof(path), "%s%s", base, below) >= sizeof(path))
 		return -1;
-	n = snprintf(path, sizeof(path), "%s%s", base, below);
-	if (n < 0 || (size_t)n >= sizeof(path))
-		return -1;
-	if (mkdir(path, 0700) < 0 && errno == ENOENT) {
-		make_parent(path);
-		mkdir(path, 0700);
+	at = open(base, DIRECTORY);
+	if (at < 0 && errno == ENOENT) {
+		at = walk(open("/", DIRECTORY), path);
+	} else if (at >= 0 && fstat(at, &st) == 0 && is_our_place(&st)) {
+		at = walk(at, below);
+	} else if (at >= 0) {
+		close(at);
+		at = -1;
 	}
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (at < 0)
+		return -1;
+	fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	close(at);
 	if (fd >= 0 && !is_ours(fd, true)) {
 		close(fd);
 		return -1;

@@ -217,6 +217,98 @@ static void test_missing(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
+/* A link of one's own to where the caches are is followed, be it in the place of ~/.cache; a name is not too long. */
+static void test_own_links(void **state)
+{
+	char path[512], name[300];
+	uint8_t *bytes;
+	size_t size;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/elsewhere", home);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/.cache", home);
+	assert_int_equal(symlink("elsewhere/", path), 0);
+	unsetenv("XDG_CACHE_HOME");
+	setenv("HOME", home, 1);
+	assert_true(cache_write("a.plans", "one", 3));
+	snprintf(path, sizeof(path), "%s/elsewhere/dinst/a.plans", home);
+	assert_int_equal(access(path, F_OK), 0);
+	snprintf(path, sizeof(path), "%s/.cache/below/it", home);
+	setenv("XDG_CACHE_HOME", path, 1);
+	assert_true(cache_write("a.plans", "one", 3));
+	assert_true(cache_read("a.plans", &bytes, &size));
+	free(bytes);
+	snprintf(path, sizeof(path), "%s/round", home);
+	assert_int_equal(symlink(path, path), 0);
+	strcat(path, "/new");
+	setenv("XDG_CACHE_HOME", path, 1);
+	assert_false(cache_write("a.plans", "one", 3));
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	snprintf(path, sizeof(path), "%s/new/%s", home, name);
+	setenv("XDG_CACHE_HOME", path, 1);
+	assert_false(cache_write("a.plans", "one", 3));
+}
+
+/* What another user does in a directory that is everybody's (sticky), until he is killed: his link, and no link. */
+static void change_links(const char *link, const char *victim)
+{
+	if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+		_exit(1);
+	for (;;) {
+		if (symlink(victim, link) == 0)
+			unlink(link);
+	}
+}
+
+/*
+ * fear L2: of root's, in a directory where all may write, another user makes a link at any moment, or has made a
+ * directory: nothing is made where it leads, nor in that
+ */
+static void test_sticky(void **state)
+{
+	char all[128], victim[128], theirs[160], path[192];
+	pid_t other;
+
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("not root: files of other users are not tried\n");
+		skip();
+	}
+	snprintf(all, sizeof(all), "%s/all", home);
+	snprintf(victim, sizeof(victim), "%s/victim", home);
+	assert_int_equal(chmod(home, 0755) | mkdir(all, 0755) | chmod(all, 01777), 0);
+	assert_int_equal(mkdir(victim, 0700), 0);
+	unsetenv("XDG_CACHE_HOME");
+	setenv("HOME", all, 1);
+	snprintf(theirs, sizeof(theirs), "%s/.cache", all);
+	assert_int_equal(symlink(victim, theirs) | lchown(theirs, 65534, 65534), 0);
+	assert_false(cache_write("a.plans", "one", 3));
+	assert_int_equal(unlink(theirs), 0);
+	assert_int_equal(mkdir(theirs, 0755) | chown(theirs, 65534, 65534), 0);
+	assert_false(cache_write("a.plans", "one", 3));
+	snprintf(path, sizeof(path), "%s/dinst", theirs);
+	assert_int_equal(access(path, F_OK), -1);
+	snprintf(theirs, sizeof(theirs), "%s/link", all);
+	snprintf(path, sizeof(path), "%s/new", theirs);
+	setenv("XDG_CACHE_HOME", path, 1);
+	other = fork();
+	if (other == 0)
+		change_links(theirs, victim);
+	snprintf(path, sizeof(path), "rm -rf %s", theirs);
+	for (unsigned i = 0; i < 300; i++) {
+		cache_write("a.plans", "one", 3);
+		/* What was made is ours, and out of his way for the next time. */
+		if (access(theirs, F_OK) == 0)
+			assert_int_equal(system(path), 0);
+	}
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	/* It is empty still. */
+	assert_int_equal(rmdir(victim), 0);
+}
+
 /* Nowhere to write to, and no room: nobody is bothered, nothing is left behind. */
 static void test_nowhere(void **state)
 {
@@ -290,6 +382,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_files),     CASE(test_writers), CASE(test_many),    CASE(test_limit),
 		CASE(test_strangers), CASE(test_missing), CASE(test_nowhere), CASE(test_no_key),
+		CASE(test_own_links), CASE(test_sticky),
 	};
 
 	return cmocka_run_group_tests_name("image: files of the cache", tests, NULL, NULL);
