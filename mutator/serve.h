@@ -97,6 +97,8 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 int serve_repair(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
 /* serve_change.c */
+/* Bytes that rows and notes of an answer to `insert` may come to, less than 64 MiB; tests make it less. */
+extern size_t serve_insert_room;
 int serve_insert(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_remove(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_flush(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);

@@ -14,7 +14,46 @@
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
 
-static void note_one_refused(json_t *notes, const struct refused_point *r, const char *whose)
+size_t serve_insert_room = 40 << 20;
+
+/*
+ * What is done is never told as failed because it takes too many words: each instance has a row, with its number
+ * and its counts at least, and the rest is told as far as there is room.
+ */
+struct insert_answer {
+	json_t *rows, *notes;
+	size_t bytes, list_bytes, note_bytes; /* by now: of all, of lists in rows, of notes */
+	size_t short_rows;		      /* have no more than numbers */
+	size_t entries_left_off, notes_left_off;
+};
+
+/* True if the value fits into the answer, of whose parts *used may come to `most`: then it is counted. */
+static bool has_room(struct insert_answer *a, size_t *used, size_t most, const json_t *value)
+{
+	const size_t size =
+		json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY) + 1;
+
+	if (a->bytes + size > serve_insert_room || *used + size > most)
+		return false;
+	a->bytes += size;
+	if (used != &a->bytes)
+		*used += size;
+	return true;
+}
+
+/* Steals the note. */
+static void add_note(struct insert_answer *a, json_t *note)
+{
+	if (has_room(a, &a->note_bytes, serve_insert_room / 8, note)) {
+		json_array_append_new(a->notes, note);
+		return;
+	}
+	a->notes_left_off++;
+	json_decref(note);
+}
+
+static void note_one_refused(struct insert_answer *a, const struct refused_point *r,
+			     const char *whose)
 {
 	char text[1400];
 
@@ -23,7 +62,7 @@ static void note_one_refused(json_t *notes, const struct refused_point *r, const
 	else
 		snprintf(text, sizeof(text), "%s: %.600s: %s (%s)", whose, r->where,
 			 refusal_text(r->refusal), refusal_name(r->refusal));
-	json_array_append_new(notes, serve_text(text));
+	add_note(a, serve_text(text));
 }
 
 /* What is said of both is the same: the entry of a function and its exits, say. */
@@ -37,7 +76,7 @@ static bool are_told_alike(const struct refused_point *a, const struct refused_p
  * Notes for people of what was refused, the first ones by name, that begin with `whose`: one for all points of
  * which the same is said.
  */
-static void note_refused(json_t *notes, const struct instance *i, const char *whose)
+static void note_refused(struct insert_answer *a, const struct instance *i, const char *whose)
 {
 	const struct refused_point *told[REFUSED_SHOWN];
 	size_t count = 0, more = 0, k;
@@ -53,16 +92,16 @@ static void note_refused(json_t *notes, const struct instance *i, const char *wh
 			continue;
 		}
 		told[count++] = &i->refused[n];
-		note_one_refused(notes, &i->refused[n], whose);
+		note_one_refused(a, &i->refused[n], whose);
 	}
 	if (more) {
 		snprintf(text, sizeof(text), "%s: %zu more of %s; `dinst points` lists them", whose,
 			 more, i->focus);
-		json_array_append_new(notes, serve_text(text));
+		add_note(a, serve_text(text));
 	}
 }
 
-static void note_pending(json_t *notes, const struct session *s, const struct instance *i,
+static void note_pending(struct insert_answer *a, const struct session *s, const struct instance *i,
 			 size_t pending)
 {
 	char text[1400];
@@ -81,67 +120,107 @@ static void note_pending(json_t *notes, const struct session *s, const struct in
 		snprintf(text, sizeof(text),
 			 "pending: %zu points of %s wait until no thread is inside them", pending,
 			 i->focus);
-	json_array_append_new(notes, serve_text(text));
+	add_note(a, serve_text(text));
 }
 
-static void append_refused(json_t *rows, const struct refused_point *list, size_t count)
+/* Steals the entry of a list in a row; *left_off counts those that there is no room for. */
+static void add_entry(struct insert_answer *a, json_t *list, json_t *entry, size_t *left_off)
+{
+	if (has_room(a, &a->list_bytes, serve_insert_room / 4, entry)) {
+		json_array_append_new(list, entry);
+		return;
+	}
+	++*left_off;
+	json_decref(entry);
+}
+
+static void append_refused(struct insert_answer *a, json_t *rows, const struct refused_point *list,
+			   size_t count, size_t *left_off)
 {
 	for (size_t n = 0; n < count; n++)
-		json_array_append_new(
-			rows, json_pack("{s:o, s:s, s:o}", "where", serve_text(list[n].where),
-					"reason", refusal_name(list[n].refusal), "text",
-					serve_text(list[n].why ? list[n].why
-							       : refusal_text(list[n].refusal))));
+		add_entry(a, rows,
+			  json_pack("{s:o, s:s, s:o}", "where", serve_text(list[n].where), "reason",
+				    refusal_name(list[n].refusal), "text",
+				    serve_text(list[n].why ? list[n].why
+							   : refusal_text(list[n].refusal))),
+			  left_off);
 }
 
-/*
- * What could not be instrumented for an instance, nor for the constraints that guard it, which others may have, too:
- * its value lacks that. Returns how many points; rows for programs and notes for people are added where asked for.
- */
-static size_t tell_refused(const struct instance *i, json_t *rows, json_t *left_out, json_t *notes)
+/* A constraint that guards it, which others may have, too: the value lacks what that lacks. Hooks do nothing for it. */
+static bool lacks_for(const struct instance *constraint)
 {
-	size_t count = 0;
+	return constraint->has_key && !constraint->raw;
+}
 
-	for (size_t n = 0; n <= i->flag_count; n++) {
-		const struct instance *part = n ? i->flags[n - 1] : i;
+/* How many points could not be instrumented for an instance and for what guards it. */
+static size_t count_refused(const struct instance *i)
+{
+	size_t count = i->refused_count;
 
-		/* Hooks do nothing for the value. */
-		if (n && (!part->has_key || part->raw))
-			continue;
-		count += part->refused_count;
-		if (rows)
-			append_refused(rows, part->refused, part->refused_count);
-		if (left_out)
-			append_refused(left_out, part->left_out, part->left_out_count);
-		if (notes)
-			note_refused(notes, part, n ? "refused for a constraint" : "refused");
-	}
+	for (size_t n = 0; n < i->flag_count; n++)
+		count += lacks_for(i->flags[n]) ? i->flags[n]->refused_count : 0;
 	return count;
 }
 
+/* Rows for programs about them and about what was left out. */
+static void list_refused(struct insert_answer *a, const struct instance *i, json_t *refused,
+			 json_t *left_out, size_t *left_off)
+{
+	append_refused(a, refused, i->refused, i->refused_count, left_off);
+	append_refused(a, left_out, i->left_out, i->left_out_count, left_off);
+	for (size_t n = 0; n < i->flag_count; n++) {
+		const struct instance *part = i->flags[n];
+
+		if (!lacks_for(part))
+			continue;
+		append_refused(a, refused, part->refused, part->refused_count, left_off);
+		append_refused(a, left_out, part->left_out, part->left_out_count, left_off);
+	}
+}
+
+/* Notes for people about them. */
+static void note_all_refused(struct insert_answer *a, const struct instance *i)
+{
+	note_refused(a, i, "refused");
+	for (size_t n = 0; n < i->flag_count; n++)
+		if (lacks_for(i->flags[n]))
+			note_refused(a, i->flags[n], "refused for a constraint");
+}
+
 /* Names of the text's lists that this program does not have, and the like. */
-static json_t *skipped_json(const struct instance *i)
+static json_t *skipped_json(struct insert_answer *a, const struct instance *i, size_t *left_off)
 {
 	json_t *rows = json_array();
 
 	for (size_t n = 0; i->plan && n < i->plan->skipped_count; n++)
-		json_array_append_new(rows, serve_text(i->plan->skipped[n]));
+		add_entry(a, rows, serve_text(i->plan->skipped[n]), left_off);
 	return rows;
 }
 
-static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
+/* What there is room for in any case. */
+static json_t *short_row(const struct instance *i, uint64_t stop_ns)
 {
-	const struct instance *source = instance_source(i);
-	json_t *refused = json_array(), *left_out = json_array(), *row, *events;
-	const size_t count = tell_refused(source, refused, left_out, NULL);
 	size_t points, pending;
 
 	instance_points(i, &points, &pending);
-	row = json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:f}", "id",
-			(json_int_t)i->id, "metric", i->metric, "focus", serve_text(i->focus),
-			"points", (json_int_t)points, "refused", (json_int_t)count, "pending",
-			(json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons", refused,
-			"left_out", left_out, "skipped", skipped_json(source), "shared",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "id", (json_int_t)i->id, "points",
+			 (json_int_t)points, "refused",
+			 (json_int_t)count_refused(instance_source(i)), "pending",
+			 (json_int_t)pending, "stop_us", serve_us(stop_ns));
+}
+
+/* All but the lists. */
+static json_t *plain_row(const struct instance *i, uint64_t stop_ns)
+{
+	const struct instance *source = instance_source(i);
+	json_t *row, *events;
+	size_t points, pending;
+
+	instance_points(i, &points, &pending);
+	row = json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:b, s:f}", "id", (json_int_t)i->id,
+			"metric", i->metric, "focus", serve_text(i->focus), "points",
+			(json_int_t)points, "refused", (json_int_t)count_refused(source), "pending",
+			(json_int_t)pending, "stop_us", serve_us(stop_ns), "shared",
 			i->source != NULL, "predicted_ns", (double)source->cost_ps / 1000);
 	if (source->plan && source->plan->own_calls)
 		json_object_set_new(row, "own_calls",
@@ -152,7 +231,51 @@ static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 	return row;
 }
 
-static void note_unwalked(json_t *notes, const struct instance *i)
+static void add_row(struct insert_answer *a, const struct instance *i, uint64_t stop_ns)
+{
+	json_t *row = plain_row(i, stop_ns), *refused, *left_out;
+	size_t left_off = 0;
+
+	if (!has_room(a, &a->bytes, serve_insert_room, row)) {
+		json_decref(row);
+		json_array_append_new(a->rows, short_row(i, stop_ns));
+		a->short_rows++;
+		return;
+	}
+	refused = json_array();
+	left_out = json_array();
+	list_refused(a, instance_source(i), refused, left_out, &left_off);
+	json_object_set_new(row, "reasons", refused);
+	json_object_set_new(row, "left_out", left_out);
+	json_object_set_new(row, "skipped", skipped_json(a, instance_source(i), &left_off));
+	if (left_off)
+		json_object_set_new(row, "left_off", json_integer((json_int_t)left_off));
+	a->entries_left_off += left_off;
+	json_array_append_new(a->rows, row);
+}
+
+/* That not all is told, which takes no room of the rest. */
+static void note_left_off(struct insert_answer *a)
+{
+	char text[400];
+
+	if (a->short_rows) {
+		snprintf(
+			text, sizeof(text),
+			"the answer would be too long: %zu rows have numbers only; dinst read shows their metrics and foci",
+			a->short_rows);
+		json_array_append_new(a->notes, serve_text(text));
+	}
+	if (a->entries_left_off || a->notes_left_off) {
+		snprintf(
+			text, sizeof(text),
+			"the answer would be too long: %zu entries of lists in rows and %zu notes are left off; dinst points tells what is refused",
+			a->entries_left_off, a->notes_left_off);
+		json_array_append_new(a->notes, serve_text(text));
+	}
+}
+
+static void note_unwalked(struct insert_answer *a, const struct instance *i)
 {
 	char text[1400];
 
@@ -161,11 +284,11 @@ static void note_unwalked(json_t *notes, const struct instance *i)
 		 "their next calls are right, a level may stay off by one for each of them, and a "
 		 "timer may go on: remove it and insert it again if it does",
 		 i->focus, i->unwalked);
-	json_array_append_new(notes, serve_text(text));
+	add_note(a, serve_text(text));
 }
 
 /* Of one that shares what was there: what ran before it came is none of its value. */
-static int note_running(json_t *notes, struct instance *i)
+static int note_running(struct insert_answer *a, struct instance *i)
 {
 	struct dinst_error e = {0};
 	const int status = values_keep_running(i, &e);
@@ -176,7 +299,7 @@ static int note_running(json_t *notes, struct instance *i)
 	snprintf(text, sizeof(text),
 		 "%.300s: what ran when it came could not be read, and is in its value: %s",
 		 i->focus, e.text);
-	json_array_append_new(notes, serve_text(text));
+	add_note(a, serve_text(text));
 	return status;
 }
 
@@ -189,7 +312,8 @@ static bool has_wall_clock(const struct instance *i)
 	return false;
 }
 
-static void note_clock(json_t *notes, const struct insert_result *r, const struct session *s)
+static void note_clock(struct insert_answer *a, const struct insert_result *r,
+		       const struct session *s)
 {
 	char told[240], text[300];
 	bool any = false;
@@ -200,7 +324,7 @@ static void note_clock(json_t *notes, const struct insert_result *r, const struc
 		return;
 	wall_clock_tell(s->wall_clock, told, sizeof(told));
 	snprintf(text, sizeof(text), "wall clock: %s", told);
-	json_array_append_new(notes, serve_text(text));
+	add_note(a, serve_text(text));
 }
 
 static int read_foci(const json_t *list, const char ***out, size_t *count, struct dinst_error *e)
@@ -227,6 +351,41 @@ static int read_foci(const json_t *list, const char ***out, size_t *count, struc
 	return 0;
 }
 
+static void answer_inserted(struct session *s, const struct insert_result *inserted, bool verbose,
+			    json_t **result)
+{
+	struct insert_answer a = {.rows = json_array(), .notes = json_array()};
+	bool partial = false;
+
+	for (size_t i = 0; i < inserted->count; i++) {
+		struct instance *instance = inserted->instances[i];
+		size_t points, pending;
+
+		if (note_running(&a, instance) < 0)
+			partial = true;
+		instance_points(instance, &points, &pending);
+		if (pending)
+			note_pending(&a, s, instance, pending);
+		note_all_refused(&a, instance_source(instance));
+		if (count_refused(instance_source(instance)) || pending)
+			partial = true;
+		if (instance->unwalked)
+			note_unwalked(&a, instance);
+		add_row(&a, instance, inserted->stop_ns);
+	}
+	if (verbose)
+		note_clock(&a, inserted, s);
+	note_left_off(&a);
+	*result = json_pack("{s:o, s:b, s:o}", "rows", a.rows, "partial", partial || a.short_rows,
+			    "notes", a.notes);
+	if (a.short_rows)
+		json_object_set_new(*result, "short_rows", json_integer((json_int_t)a.short_rows));
+	if (s->stream) {
+		stream_tell_whose(s, *result);
+		stream_tell_kept(s, *result);
+	}
+}
+
 int serve_insert(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	const char *metric = json_string_value(json_object_get(params, "metric"));
@@ -236,10 +395,8 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 		.limit = json_number_value(json_object_get(params, "limit")),
 	};
 	struct insert_result inserted;
-	json_t *rows, *notes;
 	const char **foci = NULL;
 	struct session *s;
-	bool partial = false;
 	size_t count = 0;
 	int status = serve_session(sv, &s, e);
 
@@ -257,31 +414,8 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	free(foci);
 	if (status < 0)
 		return status;
-	rows = json_array();
-	notes = json_array();
-	for (size_t i = 0; i < inserted.count; i++) {
-		struct instance *instance = inserted.instances[i];
-		size_t points, pending;
-
-		if (note_running(notes, instance) < 0)
-			partial = true;
-		instance_points(instance, &points, &pending);
-		if (pending)
-			note_pending(notes, s, instance, pending);
-		if (tell_refused(instance_source(instance), NULL, NULL, notes) || pending)
-			partial = true;
-		if (instance->unwalked)
-			note_unwalked(notes, instance);
-		json_array_append_new(rows, instance_row(instance, inserted.stop_ns));
-	}
-	if (json_is_true(json_object_get(params, "verbose")))
-		note_clock(notes, &inserted, s);
+	answer_inserted(s, &inserted, json_is_true(json_object_get(params, "verbose")), result);
 	free(inserted.instances);
-	*result = json_pack("{s:o, s:b, s:o}", "rows", rows, "partial", partial, "notes", notes);
-	if (s->stream) {
-		stream_tell_whose(s, *result);
-		stream_tell_kept(s, *result);
-	}
 	return 0;
 }
 
