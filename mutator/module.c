@@ -112,7 +112,7 @@ struct file_image *module_file_of(struct reading *r, const struct maps_entry *m,
 	struct module_list *l = r->list;
 	struct file_image *f = module_file_find(l, m);
 	struct dinst_error e = {0};
-	const int rewritten = f && f->image ? is_rewritten(r, f, m, path) : 0;
+	const int rewritten = f && file_may_be_rewritten(r, f, m) ? is_rewritten(r, f, m, path) : 0;
 	int fd;
 
 	if (rewritten < 0)
@@ -316,15 +316,6 @@ static void span_by_maps(const struct reading *r, struct entry *x)
 	}
 }
 
-/* Code of no ELF file: a program has made it itself, or it is for another loader. */
-static bool is_no_library(const struct reading *r, taddr_t start)
-{
-	char magic[SELFMAG];
-
-	return target_read_some(r->target, start, magic, sizeof(magic)) == sizeof(magic) &&
-	       memcmp(magic, ELFMAG, sizeof(magic)) != 0;
-}
-
 static void settle(const struct reading *r, struct entry *x, const struct file_image *f,
 		   bool biased, taddr_t bias)
 {
@@ -338,7 +329,7 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 	if (!f->image) {
 		snprintf(module->problem, sizeof(module->problem), "%s", f->problem);
 		span_by_maps(r, x);
-		module->unread = !is_no_library(r, module->lo);
+		module->unread = !module_is_no_library(r, module->lo);
 		return;
 	}
 	if (!biased) {

@@ -31,8 +31,9 @@ struct file_stamp {
 	uint64_t inode;
 	dev_t device;
 	off_t size;
-	struct timespec written;
-	bool served; /* a program or a server provides it, which may hang */
+	struct timespec written,
+		changed; /* what is in it, also by who sets the first back; or what is said of it */
+	bool served;	 /* a program or a server provides it, which may hang */
 };
 
 /* Of the open file of mapping `m`, `mounts` (mounts_read()) may be NULL; all zero if it cannot be had. */
@@ -91,6 +92,16 @@ bool module_file_is_code(const struct maps_entry *m);
 
 /* What is known of a mapping's file; NULL if nobody has looked at it. */
 struct file_image *module_file_find(struct module_list *l, const struct maps_entry *m);
+
+/* Code of no ELF file: a program has made it itself, or it is for another loader. */
+bool module_is_no_library(const struct reading *r, taddr_t start);
+
+/*
+ * False of a file that no image could be made of, and that will never have one: what a program has made itself may be
+ * written to all the time.
+ */
+bool file_may_be_rewritten(const struct reading *r, const struct file_image *f,
+			   const struct maps_entry *m);
 
 /*
  * 1 if the file of mapping `m`, one of r->maps, is the stamp's and has been written since,

@@ -6,6 +6,7 @@
  *
  * Reads /proc and the file system, changes nothing.
  */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,11 +22,17 @@
 
 static struct file_stamp stamp_of(const struct statx *st)
 {
-	return (struct file_stamp){.inode = st->stx_ino,
-				   .device = makedev(st->stx_dev_major, st->stx_dev_minor),
-				   .size = (off_t)st->stx_size,
-				   .written = {.tv_sec = st->stx_mtime.tv_sec,
-					       .tv_nsec = st->stx_mtime.tv_nsec}};
+	return (struct file_stamp){
+		.inode = st->stx_ino,
+		.device = makedev(st->stx_dev_major, st->stx_dev_minor),
+		.size = (off_t)st->stx_size,
+		.written = {.tv_sec = st->stx_mtime.tv_sec, .tv_nsec = st->stx_mtime.tv_nsec},
+		.changed = {.tv_sec = st->stx_ctime.tv_sec, .tv_nsec = st->stx_ctime.tv_nsec}};
+}
+
+static bool are_equal(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
 struct file_stamp file_stamp(int fd, const char *mounts, const struct maps_entry *m)
@@ -108,6 +115,22 @@ static int is_written_to(const struct reading *r, const struct maps_entry *of, c
 	return found;
 }
 
+bool module_is_no_library(const struct reading *r, taddr_t start)
+{
+	char magic[SELFMAG];
+
+	return target_read_some(r->target, start, magic, sizeof(magic)) == sizeof(magic) &&
+	       memcmp(magic, ELFMAG, sizeof(magic)) != 0;
+}
+
+bool file_may_be_rewritten(const struct reading *r, const struct file_image *f,
+			   const struct maps_entry *m)
+{
+	const struct maps_entry *start = maps_file_start(&r->maps, m);
+
+	return f->image || (!f->none && start && !module_is_no_library(r, start->lo));
+}
+
 int file_is_rewritten(const struct reading *r, const struct file_stamp *stamp,
 		      const struct maps_entry *m, const char *path)
 {
@@ -130,10 +153,10 @@ int file_is_rewritten(const struct reading *r, const struct file_stamp *stamp,
 	/* Another file has taken its name, and it is mapped still. */
 	if (now.inode != stamp->inode || now.device != stamp->device)
 		return 0;
-	if (now.size == stamp->size && now.written.tv_sec == stamp->written.tv_sec &&
-	    now.written.tv_nsec == stamp->written.tv_nsec)
+	if (now.size == stamp->size && are_equal(&now.written, &stamp->written) &&
+	    are_equal(&now.changed, &stamp->changed))
 		return 0;
-	/* A time alone may change, too (touch(1)): what we have put into a module says that it stays. */
+	/* A time alone may change, too (touch(1), chmod(1), another name for it): what we have put into a module says that it stays. */
 	written = is_written_to(r, m, path, stamp->served);
 	return written < 0 ? -1 : !written;
 }

@@ -260,6 +260,37 @@ static void test_built_anew_unaccounted(void **state)
 	no_pagemap = false;
 }
 
+/* fear G4: the same where its times are set back, as by who copies files with them */
+static void test_built_anew_of_old(void **state)
+{
+	for (int n = 0; n < 4; n++)
+		run_reload(*state, "disguise", n & 1, n & 2);
+}
+
+/* A file that cannot be read as it is (a terabyte of nothing) can be when it has been written: it is tried again. */
+static void test_readable_later(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct insert_result r;
+	const char *focus = "reload_work";
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "reloads", NULL);
+	ask(h, "swell");
+	ask(h, "open");
+	s = session_begin(h);
+	assert_int_equal(request_insert(s, "calls", &focus, 1, NULL, &r, &e), DINST_NO_FUNCTION);
+	ask(h, "shrink");
+	id = session_insert(s, "reload_work");
+	ask(h, "call 100");
+	assert_int_equal(session_value(s, id), 100);
+	session_end(s);
+	ask(h, "call 100");
+	harness_end(h, 0);
+}
+
 /* fear G4: the same with a new file of its name */
 static void test_new_file(void **state)
 {
@@ -526,6 +557,8 @@ int main(void)
 		CASE(test_churn),
 		CASE(test_child_keeps_the_plugin),
 		CASE(test_built_anew),
+		CASE(test_built_anew_of_old),
+		CASE(test_readable_later),
 		CASE(test_built_anew_unaccounted),
 		CASE(test_new_file),
 		CASE(test_touched),

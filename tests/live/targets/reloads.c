@@ -8,6 +8,9 @@
  *   call N    calls reload_work() and reload_tiny() N times
  *   close     unloads it
  *   write     makes it another one: reload_work() has a loop
+ *   disguise  the same, and gives the file the times that it had
+ *   swell     makes the file a terabyte, of which nearly all is a hole
+ *   shrink    makes it as large as it was
  *   renew     the same by a new file of its name
  *   recode    the same in place: reload_tiny() begins with other bytes that do the same
  *   replace   makes it another one by a new file of its name: reload_tiny() and reload_round() have
@@ -122,6 +125,20 @@ static void edit(void)
 	futimens(fd, times);
 	close(fd);
 	is_edited = 1;
+}
+
+static void disguise(void)
+{
+	struct timespec times[2];
+	struct stat st;
+
+	if (stat(path, &st))
+		exit(2);
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	rebuild();
+	store(0);
+	utimensat(AT_FDCWD, path, times, 0);
 }
 
 static void do_wide(int n)
@@ -252,6 +269,14 @@ static void command(const char *line, volatile unsigned long *held)
 		recode(first, second, O_TRUNC);
 	} else if (!strncmp(line, "remove", 6)) {
 		unlink(path);
+	} else if (!strncmp(line, "disguise", 8)) {
+		disguise();
+	} else if (!strncmp(line, "swell", 5)) {
+		if (truncate(path, (off_t)1 << 40))
+			exit(2);
+	} else if (!strncmp(line, "shrink", 6)) {
+		if (truncate(path, (off_t)size))
+			exit(2);
 	} else if (!strncmp(line, "touch", 5)) {
 		utimensat(AT_FDCWD, path, NULL, 0);
 	} else if (sscanf(line, "wide %d", &n) == 1) {
