@@ -213,7 +213,7 @@ void types_from_type(struct image *img, Dwarf_Die *die, struct type *out)
 		out->kind = TYPE_STRUCT;
 		break;
 	case DW_TAG_array_type:
-		out->kind = has(&peeled, DW_AT_GNU_vector) ? TYPE_OTHER : TYPE_ARRAY;
+		out->kind = types_is_array(&peeled) ? TYPE_ARRAY : TYPE_OTHER;
 		break;
 	default:
 		out->kind = TYPE_OTHER;
@@ -534,8 +534,7 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 	    !types_find_function(t, functions[function].address, &die))
 		return;
 	language = types_language(&die);
-	/* Of functions in assembler only the name and the place are told. */
-	if (language == DW_LANG_Mips_Assembler)
+	if (!types_is_told(language))
 		return;
 	out->known = true;
 	out->is_changed = types_has_own_convention(img, &die);
@@ -562,6 +561,10 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 		}
 		types_from_die(img, &child, type);
 		types_by_value(type, language);
+		if ((type->kind == TYPE_INTEGER || type->kind == TYPE_POINTER ||
+		     type->kind == TYPE_FLOAT) &&
+		    types_is_by_address(&die, &child))
+			type->kind = TYPE_UNSURE;
 		types_align(type);
 		/* A float is passed as a double there. */
 		if (promotes && type->kind == TYPE_FLOAT)

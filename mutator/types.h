@@ -21,7 +21,7 @@ enum type_kind {
 	TYPE_STRUCT,  /* struct, union, class */
 	TYPE_ARRAY,
 	TYPE_OTHER,	   /* long double, vectors, complex numbers: nothing can be done with it */
-	TYPE_UNSURE,	   /* a struct of which nobody says whether it is passed in memory */
+	TYPE_UNSURE,	   /* of which nobody says whether it, or its address, is passed */
 	TYPE_BY_REFERENCE, /* a class that is passed by the address of a copy */
 	TYPE_VOID,
 };

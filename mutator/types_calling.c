@@ -64,6 +64,34 @@ static bool is_register(const Dwarf_Op *op, size_t size, uint64_t *number)
 	return op->atom == DW_OP_regx || (op->atom >= DW_OP_reg0 && op->atom <= DW_OP_reg31);
 }
 
+/* Where the value is: at an address that an argument's register holds, or that is kept in the frame. */
+static bool is_behind_address(const Dwarf_Op *ops, size_t size)
+{
+	const bool is_based = ops[0].atom >= DW_OP_breg0 && ops[0].atom <= DW_OP_breg31;
+
+	if (size == 2)
+		return (is_based || ops[0].atom == DW_OP_fbreg) && ops[1].atom == DW_OP_deref;
+	return size == 1 && is_based && ops[0].number == 0 &&
+	       is_for_arguments(ops[0].atom - (uint64_t)DW_OP_breg0);
+}
+
+bool types_is_by_address(Dwarf_Die *function, Dwarf_Die *parameter)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Op *ops[LOCATIONS_MAX];
+	size_t sizes[LOCATIONS_MAX];
+	Dwarf_Addr pc;
+	int count;
+
+	if (dwarf_entrypc(function, &pc) != 0 || !dwarf_attr(parameter, DW_AT_location, &attribute))
+		return false;
+	count = dwarf_getlocation_addr(&attribute, pc, ops, sizes, LOCATIONS_MAX);
+	for (int i = 0; i < count && i < LOCATIONS_MAX; i++)
+		if (is_behind_address(ops[i], sizes[i]))
+			return true;
+	return false;
+}
+
 /*
  * Several locations may begin at one address, where something is assigned without an instruction.
  * One for all of the function may be where the parameter is behind the prologue.

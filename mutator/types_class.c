@@ -10,21 +10,57 @@
 
 #include "mutator/types_private.h"
 
-enum { DEPTH_MAX = 8, MEMBERS_MAX = 4096 };
+enum {
+	DEPTH_MAX = 8,
+	MEMBERS_MAX = 4096,
+	ORIGINS_MAX = 8,
+	ABBREVS_MAX = 4096,
+	ATTRIBUTES_MAX = 256,
+};
 
 enum passing { PASSED_BY_VALUE, PASSED_BY_REFERENCE, PASSED_UNSURE };
 
+/* Where a function's code is may be told in a unit of another language (-flto); shared units have none (dwz). */
 int types_language(Dwarf_Die *die)
 {
-	Dwarf_Die unit;
+	Dwarf_Die origin = *die, unit;
+	Dwarf_Attribute attribute;
+	int language = -1, told;
 
-	return dwarf_diecu(die, &unit, NULL, NULL) ? dwarf_srclang(&unit) : -1;
+	for (unsigned i = 0; i < ORIGINS_MAX; i++) {
+		told = dwarf_diecu(&origin, &unit, NULL, NULL) ? dwarf_srclang(&unit) : -1;
+		if (told != -1)
+			language = told;
+		if ((!dwarf_attr(&origin, DW_AT_abstract_origin, &attribute) &&
+		     !dwarf_attr(&origin, DW_AT_specification, &attribute)) ||
+		    !dwarf_formref_die(&attribute, &origin))
+			break;
+	}
+	return language;
 }
 
 bool types_is_c(int language)
 {
 	return language == DW_LANG_C89 || language == DW_LANG_C || language == DW_LANG_C99 ||
 	       language == DW_LANG_C11;
+}
+
+bool types_is_told(int language)
+{
+	switch (language) {
+	/* Only the name and the place are. */
+	case DW_LANG_Mips_Assembler:
+	/* An argument has the type of the value, and is its address; the lengths of texts follow them all. */
+	case DW_LANG_Fortran77:
+	case DW_LANG_Fortran90:
+	case DW_LANG_Fortran95:
+	case DW_LANG_Fortran03:
+	case DW_LANG_Fortran08:
+	case 0x2d: /* Fortran 2018, from the list that DWARF 6 will have */
+		return false;
+	default:
+		return true;
+	}
 }
 
 static bool is_cplusplus(int language)

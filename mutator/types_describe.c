@@ -371,7 +371,7 @@ char *read_description(struct image *img, uint32_t function)
 
 	if (function >= image_functions(img, &functions) || !t ||
 	    !types_find_function(t, functions[function].address, &die) ||
-	    types_language(&die) == DW_LANG_Mips_Assembler)
+	    !types_is_told(types_language(&die)))
 		return NULL;
 	arguments = json_array();
 	whole = json_pack("{s:o, s:o}", "result", of_die(&d, &die), "arguments", arguments);

@@ -118,6 +118,28 @@ bool types_entry(Dwarf_Die *function, vaddr_t *entry)
 	return true;
 }
 
+/* How many elements; the first one's number is told only where it is not the one that is usual in the language. */
+static bool extent_of(Dwarf_Die *dimension, uint64_t *count)
+{
+	Dwarf_Sword usual = 0;
+	uint64_t first, last;
+
+	if (types_number(dimension, DW_AT_count, count))
+		return true;
+	if (!types_number(dimension, DW_AT_upper_bound, &last))
+		return false;
+	if (!dwarf_hasattr(dimension, DW_AT_lower_bound)) {
+		dwarf_default_lower_bound(types_language(dimension), &usual);
+		first = (uint64_t)usual;
+	} else if (!types_number(dimension, DW_AT_lower_bound, &first)) {
+		return false;
+	}
+	*count = last + 1 - first;
+	if ((int64_t)*count < 0)
+		*count = 0;
+	return true;
+}
+
 bool types_elements(Dwarf_Die *array, unsigned taken, uint64_t *count)
 {
 	unsigned left = DIMENSIONS_MAX, dimension = 0;
@@ -131,15 +153,27 @@ bool types_elements(Dwarf_Die *array, unsigned taken, uint64_t *count)
 
 		if (dwarf_tag(&die) != DW_TAG_subrange_type || dimension++ < taken)
 			continue;
-		if (!types_number(&die, DW_AT_count, &n)) {
-			if (!types_number(&die, DW_AT_upper_bound, &n))
-				return false;
-			n++;
-		}
-		if (__builtin_mul_overflow(*count, n, count))
+		if (!extent_of(&die, &n) || __builtin_mul_overflow(*count, n, count))
 			return false;
 	} while (--left && types_sibling(&die));
 	return dimension > taken;
+}
+
+bool types_is_array(Dwarf_Die *array)
+{
+	unsigned left = DIMENSIONS_MAX, dimensions = 0;
+	uint64_t ordering;
+	Dwarf_Die die;
+
+	if (dwarf_hasattr(array, DW_AT_GNU_vector) || dwarf_hasattr(array, DW_AT_data_location))
+		return false;
+	if (!types_number(array, DW_AT_ordering, &ordering) || ordering != DW_ORD_col_major ||
+	    dwarf_child(array, &die) != 0)
+		return true;
+	do {
+		dimensions += dwarf_tag(&die) == DW_TAG_subrange_type;
+	} while (--left && types_sibling(&die));
+	return dimensions <= 1;
 }
 
 uint64_t types_size(Dwarf_Die *type)

@@ -258,6 +258,7 @@ static bool find_in_scope(struct walk *w, Dwarf_Die *scope)
 		case DW_TAG_subprogram: /* static variables of functions */
 		case DW_TAG_lexical_block:
 		case DW_TAG_namespace:
+		case DW_TAG_module:
 		case DW_TAG_class_type:
 		case DW_TAG_structure_type:
 			found = find_in_scope(w, &die);

@@ -58,6 +58,8 @@ void types_release_units(struct types *t);
 
 /* types_calling.c: arguments are not where the psABI has them. */
 bool types_has_own_convention(struct image *img, Dwarf_Die *function);
+/* A parameter of a number's or pointer's type is passed by its address: `ref` of D. */
+bool types_is_by_address(Dwarf_Die *function, Dwarf_Die *parameter);
 
 /* The type that a DIE is, without its names and qualifiers. */
 void types_from_type(struct image *img, Dwarf_Die *die, struct type *out);
@@ -90,15 +92,22 @@ bool types_entry(Dwarf_Die *function, vaddr_t *entry);
  * indexed; false if there is none left, or it is not told.
  */
 bool types_elements(Dwarf_Die *array, unsigned taken, uint64_t *count);
+/*
+ * False for what is no row of elements as C has it: vectors, what has its elements elsewhere (Fortran's
+ * allocatable ones), and arrays of several dimensions of which the first one is the innermost.
+ */
+bool types_is_array(Dwarf_Die *array);
 
 /* What a type's `die` says of such a DIE; 0: there is no number for it. */
 uint64_t types_number_of(const struct types *t, Dwarf_Die *die);
 /* The DIE behind a type; false if there is none. */
 bool types_die(const struct type *type, Dwarf_Die *die);
 
-/* types_class.c: DW_LANG_* of the unit that the DIE is in. */
+/* types_class.c: DW_LANG_* of the unit that the DIE, or what it is an instance of, is in. */
 int types_language(Dwarf_Die *die);
 bool types_is_c(int language);
+/* False: of a language's functions nobody tells what is passed. */
+bool types_is_told(int language);
 /*
  * How a struct is passed depends on more than its members where it is a class:
  * the type becomes TYPE_BY_REFERENCE, or TYPE_UNSURE where that is not told.
