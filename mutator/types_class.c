@@ -89,32 +89,33 @@ static bool is_set(Dwarf_Die *die, unsigned name)
 	return dwarf_attr(die, name, &attribute) && dwarf_formflag(&attribute, &flag) == 0 && flag;
 }
 
-/* The one parameter besides `this`; false if there are none or several. */
-static bool only_parameter(Dwarf_Die *function, Dwarf_Die *parameter)
+/* The first parameter besides `this`; how many there are, of which two are counted. */
+static unsigned parameters_of(Dwarf_Die *function, Dwarf_Die *first)
 {
 	unsigned count = 0;
 	Dwarf_Die die;
 
 	if (dwarf_child(function, &die) != 0)
-		return false;
+		return 0;
 	do {
 		if (dwarf_tag(&die) != DW_TAG_formal_parameter || is_set(&die, DW_AT_artificial))
 			continue;
-		*parameter = die;
-		count++;
+		if (count++ == 0)
+			*first = die;
 	} while (count < 2 && types_sibling(&die));
-	return count == 1;
+	return count;
 }
 
-/* N(const N &), N(N &&) */
-static bool copies(Dwarf_Die *class, Dwarf_Die *function)
+/* N(const N &), N(N &&); or with more behind it, of which nobody tells whether it may be left out. */
+static bool copies(Dwarf_Die *class, Dwarf_Die *function, bool *has_more)
 {
 	Dwarf_Die parameter, type, target, peeled;
 	Dwarf_Attribute attribute;
+	const unsigned count = parameters_of(function, &parameter);
 	int tag;
 
-	if (!only_parameter(function, &parameter) ||
-	    !dwarf_attr_integrate(&parameter, DW_AT_type, &attribute) ||
+	*has_more = count > 1;
+	if (!count || !dwarf_attr_integrate(&parameter, DW_AT_type, &attribute) ||
 	    !dwarf_formref_die(&attribute, &type) || !types_peel(&type, &peeled))
 		return false;
 	tag = dwarf_tag(&peeled);
@@ -126,9 +127,38 @@ static bool copies(Dwarf_Die *class, Dwarf_Die *function)
 	return peeled.addr == class->addr;
 }
 
+/*
+ * Would it say so if a function of the class were "= default"? From version 5 on, and where it says so of
+ * any function of the unit; older compilers, and -gstrict-dwarf, do not.
+ */
+static bool tells_defaulted(Dwarf_Die *class)
+{
+	Dwarf_Abbrev *abbrev;
+	Dwarf_Half version;
+	Dwarf_Off at = 0;
+	size_t length;
+
+	if (dwarf_cu_info(class->cu, &version, NULL, NULL, NULL, NULL, NULL, NULL) != 0)
+		return false;
+	for (unsigned i = 0; version < 5 && i < ABBREVS_MAX; i++, at += length) {
+		size_t count;
+		unsigned name, form;
+
+		abbrev = dwarf_getabbrev(class, at, &length);
+		if (!abbrev || abbrev == DWARF_END_ABBREV || dwarf_getattrcnt(abbrev, &count) != 0)
+			return false;
+		for (size_t n = 0; n < count && n < ATTRIBUTES_MAX; n++)
+			if (dwarf_getabbrevattr(abbrev, n, &name, &form, NULL) == 0 &&
+			    name == DW_AT_defaulted)
+				return true;
+	}
+	return version >= 5;
+}
+
 static enum passing by_function(Dwarf_Die *class, Dwarf_Die *function)
 {
 	const char *name = dwarf_diename(function), *own = dwarf_diename(class);
+	bool has_more = false;
 
 	if (number_of(function, DW_AT_virtuality))
 		return PASSED_BY_REFERENCE;
@@ -136,13 +166,19 @@ static enum passing by_function(Dwarf_Die *class, Dwarf_Die *function)
 		return PASSED_BY_VALUE;
 	/* A constructor of a template has its name without the arguments. */
 	if (name[0] != '~' && !(own && !strncmp(own, name, strcspn(own, "<")) &&
-				!name[strcspn(own, "<")] && copies(class, function)))
+				!name[strcspn(own, "<")] && copies(class, function, &has_more)))
 		return PASSED_BY_VALUE;
-	if (number_of(function, DW_AT_defaulted) == DW_DEFAULTED_in_class)
+	switch (number_of(function, DW_AT_defaulted)) {
+	case DW_DEFAULTED_in_class:
 		return PASSED_BY_VALUE;
-	if (is_set(function, DW_AT_deleted) || is_set(function, DW_AT_artificial))
+	case DW_DEFAULTED_out_of_class:
+		return PASSED_BY_REFERENCE;
+	default:
+		break;
+	}
+	if (has_more || is_set(function, DW_AT_deleted) || is_set(function, DW_AT_artificial))
 		return PASSED_UNSURE;
-	return PASSED_BY_REFERENCE;
+	return tells_defaulted(class) ? PASSED_BY_REFERENCE : PASSED_UNSURE;
 }
 
 /* How deep it looks, and how many members it still may look at. */
