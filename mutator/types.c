@@ -538,8 +538,7 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 		return;
 	out->known = true;
 	out->is_changed = types_has_own_convention(img, &die);
-	/* What a function without a prototype takes is its own business. */
-	promotes = types_is_c(language) && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
+	promotes = types_promotes(&die);
 	out->variadic = promotes;
 	types_from_die(img, &die, &out->result);
 	types_by_value(&out->result, language);
@@ -566,7 +565,6 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 		    types_is_by_address(&die, &child))
 			type->kind = TYPE_UNSURE;
 		types_align(type);
-		/* A float is passed as a double there. */
 		if (promotes && type->kind == TYPE_FLOAT)
 			type->size = sizeof(double);
 		out->argument_count++;

@@ -45,6 +45,12 @@ bool types_is_c(int language)
 	       language == DW_LANG_C11;
 }
 
+bool types_promotes(Dwarf_Die *function)
+{
+	return types_is_c(types_language(function)) &&
+	       !dwarf_hasattr_integrate(function, DW_AT_prototyped);
+}
+
 bool types_is_told(int language)
 {
 	switch (language) {

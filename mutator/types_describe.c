@@ -359,6 +359,17 @@ static json_t *of_die(struct description *d, Dwarf_Die *die)
 	return type ? type : json_null();
 }
 
+static json_t *argument_json(struct description *d, Dwarf_Die *argument, bool promotes)
+{
+	const char *name = dwarf_diename(argument);
+	json_t *type = of_die(d, argument);
+	const char *form = json_string_value(json_object_get(type, "form"));
+
+	if (promotes && form && !strcmp(form, "float"))
+		json_object_set_new(type, "size", json_integer(sizeof(double)));
+	return json_pack("{s:o, s:o}", "name", text_json(name ? name : ""), "type", type);
+}
+
 char *read_description(struct image *img, uint32_t function)
 {
 	struct description d = {img, DESCRIBED_NODES};
@@ -367,25 +378,21 @@ char *read_description(struct image *img, uint32_t function)
 	json_t *arguments, *whole;
 	unsigned left = CHILDREN_MOST;
 	Dwarf_Die die, child;
+	bool promotes;
 	char *text;
 
 	if (function >= image_functions(img, &functions) || !t ||
 	    !types_find_function(t, functions[function].address, &die) ||
 	    !types_is_told(types_language(&die)))
 		return NULL;
+	promotes = types_promotes(&die);
 	arguments = json_array();
 	whole = json_pack("{s:o, s:o}", "result", of_die(&d, &die), "arguments", arguments);
 	if (dwarf_child(&die, &child) != 0)
 		left = 0;
 	while (left--) {
-		const char *name;
-
-		if (dwarf_tag(&child) == DW_TAG_formal_parameter) {
-			name = dwarf_diename(&child);
-			json_array_append_new(arguments, json_pack("{s:o, s:o}", "name",
-								   text_json(name ? name : ""),
-								   "type", of_die(&d, &child)));
-		}
+		if (dwarf_tag(&child) == DW_TAG_formal_parameter)
+			json_array_append_new(arguments, argument_json(&d, &child, promotes));
 		if (json_array_size(arguments) == DESCRIBED_ARGUMENTS || !types_sibling(&child))
 			break;
 	}

@@ -106,6 +106,8 @@ bool types_die(const struct type *type, Dwarf_Die *die);
 /* types_class.c: DW_LANG_* of the unit that the DIE, or what it is an instance of, is in. */
 int types_language(Dwarf_Die *die);
 bool types_is_c(int language);
+/* A function of C without a prototype: it takes floats as doubles, and what else is its own business. */
+bool types_promotes(Dwarf_Die *function);
 /* False: of a language's functions nobody tells what is passed. */
 bool types_is_told(int language);
 /*

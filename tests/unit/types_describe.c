@@ -98,6 +98,12 @@ static const struct {
 	 "{\"result\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8},\"arguments\":["
 	 "{\"name\":\"d\",\"type\":null},"
 	 "{\"name\":\"after\",\"type\":{\"name\":\"int\",\"form\":\"int\",\"size\":4}}]}"},
+	/* Without a prototype floats are passed as doubles. */
+	{"takes_old",
+	 "{\"result\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8},\"arguments\":["
+	 "{\"name\":\"a\",\"type\":{\"name\":\"float\",\"form\":\"float\",\"size\":8}},"
+	 "{\"name\":\"b\",\"type\":{\"name\":\"int16_t\",\"form\":\"int\",\"size\":2}},"
+	 "{\"name\":\"c\",\"type\":{\"name\":\"float\",\"form\":\"float\",\"size\":8}}]}"},
 	{"gives_node", NULL},
 };
 
