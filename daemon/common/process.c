@@ -102,14 +102,6 @@ bool process_ended(pid_t pid, uint64_t start)
 	return start && stat.start_time != start;
 }
 
-bool process_stopped(pid_t pid)
-{
-	struct proc_stat stat;
-	pid_t tid;
-
-	return proc_memory_look(pid, &stat, &tid) != 0 || (tid && stat.state == 'T');
-}
-
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -39,9 +39,6 @@ bool process_alive(pid_t pid);
  */
 bool process_ended(pid_t pid, uint64_t start);
 
-/* True if it is stopped by a signal (and not by a tracer), or if that cannot be seen. */
-bool process_stopped(pid_t pid);
-
 /*
  * Pids of the processes whose comm, program file or argv[0] has the base name
  * `name`; zombies and kernel threads are left out. Returns how many there are,

@@ -444,13 +444,14 @@ void session_begin(struct session *se, const char *method, struct request *r)
 
 /*
  * What holds a program is a plain SIGSTOP, which we can end as well: the mutator
- * that made it may be dead, and its successor knows nothing of it.
+ * that made it may be dead, and its successor knows nothing of it. Whether it stands
+ * still is not asked: it may be about to, or be in a stop of whoever traces it just now.
  */
 static void session_continue(struct session *se)
 {
 	se->held = false;
 	se->holder = NULL;
-	if (session_target_is_there(se) && process_stopped(se->pid)) {
+	if (session_target_is_there(se)) {
 		server_log("session %s: pid %d goes on", se->name, (int)se->pid);
 		kill(se->pid, SIGCONT);
 	}

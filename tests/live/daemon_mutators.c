@@ -413,66 +413,6 @@ static void attach_twice(void **state)
 	end_target(target);
 }
 
-/* A client that dies while its program is held lets the program go. */
-static void holder_dies(void **state)
-{
-	struct output *o = malloc(sizeof(*o));
-	char marker[100], command[300];
-	int script[2];
-	pid_t pid;
-
-	(void)state;
-	snprintf(marker, sizeof(marker), "%s/ran", fixture_directory);
-	snprintf(command, sizeof(command), "echo ran > %s", marker);
-	/* A script that never ends keeps the client, and so the program, waiting. */
-	assert_int_equal(pipe(script), 0);
-	pid = fork();
-	if (pid == 0) {
-		int null = open("/dev/null", O_RDWR);
-
-		setsid();
-		dup2(script[0], 0);
-		for (int fd = 1; fd <= 2; fd++)
-			dup2(null, fd);
-		close(script[1]);
-		execl(fixture_dinst, "dinst", "exec", "-n", "held", "-e", "run -", "--", "/bin/sh",
-		      "-c", command, (char *)NULL);
-		_exit(126);
-	}
-	for (int ms = 0; ms < ANSWER_MS; ms += 20) {
-		run_dinst(o, "ls --json");
-		if (strstr(o->out, "\"state\":\"held\""))
-			break;
-		nap_ms(20);
-	}
-	assert_non_null(strstr(o->out, "\"state\":\"held\""));
-	free(o);
-	assert_int_equal(access(marker, F_OK), -1);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	for (int i = 0; i < 6000 && access(marker, F_OK) != 0; i++)
-		nap_ms(10);
-	assert_int_equal(access(marker, F_OK), 0);
-	close(script[0]);
-	close(script[1]);
-	expect_word("detach", "{\"session\":\"held\"}", "");
-	still_well();
-}
-
-/* A mutator dies while its program is held. The next one holds nothing: the daemon lets it go when its client asks. */
-static void successor_holds_nothing(void **state)
-{
-	struct output *o = malloc(sizeof(*o));
-
-	(void)state;
-	run_dinst(o, "exec -n passed --wait -e 'funcs @crash' -- /bin/echo ran");
-	assert_non_null(strstr(o->err, "died of signal"));
-	assert_non_null(strstr(o->out, "ran"));
-	expect_word("detach", "{\"session\":\"passed\"}", "");
-	free(o);
-	still_well();
-}
-
 /*
  * Clients that come and go, attach and detach, while mutators die of what they
  * ask for; by a generator with a fixed seed. Every client left is answered.
@@ -556,13 +496,11 @@ int main(void)
 		cmocka_unit_test(progress),
 		cmocka_unit_test(exited_target),
 		cmocka_unit_test(attach_twice),
-		cmocka_unit_test(holder_dies),
 		cmocka_unit_test(storm),
 		cmocka_unit_test(leader_has_exited),
 		cmocka_unit_test(remains_are_logged),
 		cmocka_unit_test(blind_successor),
 		cmocka_unit_test(no_descriptor),
-		cmocka_unit_test(successor_holds_nothing),
 	};
 
 	return cmocka_run_group_tests_name("daemon_mutators", tests, fixture_setup_base,
