@@ -93,13 +93,13 @@ struct lift {
 	void *arg;
 	struct arch_op *(*op)(void *arg, unsigned kind);
 	unsigned (*value)(void *arg);
-	/* True if these bytes can be read whenever the program runs. NULL: never. */
-	bool (*is_mapped)(void *arg, taddr_t address, uint64_t size);
 	/*
 	 * It is a clock: looking at the processor's ticks is allowed, memory is loaded where and as
-	 * often as the function does it, and of memory that may not be there nothing is read.
+	 * often as the function does it, and nothing is read but what is_mapped() has.
 	 */
 	bool clock;
+	/* Of a clock: true if these bytes are the vDSO's, which can be read as long as its code. */
+	bool (*is_mapped)(void *arg, taddr_t address, uint64_t size);
 
 	char why[LIFT_WHY]; /* what is wrong with the instruction, after ARCH_REFUSED */
 	/* After arch_lift_branch(): 0 or 1 where the branch is never or always taken, else -1. */

@@ -68,7 +68,7 @@ enum arch_op_kind {
 	ARCH_OP_PRESERVED, /* register `number` of those that calls preserve: arch_preserved() */
 
 	/* Memory. Address: a + number; a may be 0. */
-	ARCH_OP_LOAD,	   /* size bytes, by sign where is_signed; mapped for certain */
+	ARCH_OP_LOAD,	   /* size bytes, by sign where is_signed; of our own memory */
 	ARCH_OP_STORE,	   /* low size bytes of the second operand */
 	ARCH_OP_FETCH_ADD, /* result: old 64-bit word, then += second operand. Whole as seen by
 			      signal handlers of the thread, not by other threads */

@@ -29,7 +29,7 @@ struct callee_request {
 	taddr_t entry; /* the first instruction, in there */
 	const struct lift_argument *arguments;
 	unsigned argument_count;
-	/* arg, op, value and is_mapped are set; label() gives labels of the same program. */
+	/* arg, op and value are set, of a clock is_mapped, too; label() gives labels of the same program. */
 	struct lift *lift;
 	unsigned (*label)(void *arg);
 	unsigned result; /* the value that receives what it returns, 64 bits; 0: not wanted */

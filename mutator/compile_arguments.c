@@ -64,11 +64,8 @@ static bool on_stack(struct passing *p, const struct type *t, uint64_t first, st
 
 	if (t->is_aligned && p->stack)
 		return false;
-	*out = (struct operand){.kind = OPERAND_MEMORY,
-				.on_stack = true,
-				.offset = first + p->stack,
-				.mapped = true,
-				.type = *t};
+	*out = (struct operand){
+		.kind = OPERAND_MEMORY, .on_stack = true, .offset = first + p->stack, .type = *t};
 	p->stack += size;
 	return true;
 }

@@ -243,27 +243,11 @@ static unsigned new_label(void *arg)
 	return compile_label(((struct call *)arg)->c);
 }
 
-/* Memory of a module that is there as long as the code is. */
-static bool is_mapped(void *arg, taddr_t address, uint64_t size)
-{
-	struct call *call = arg;
-	struct module *m = call->f.module;
-	const vaddr_t at = address - m->bias, end = image_readable_end(m->image, at);
-
-	if (!m->main && m != call->c->q->placement->function.module)
-		return false;
-	if (!end || size > end - at)
-		return false;
-	/* Another module than the executable or the code's own may be unloaded one day. */
-	call->c->depends |= !m->main;
-	return true;
-}
-
 static unsigned lift_callee(struct call *call)
 {
 	const bool is_void = call->types.known && call->types.result.kind == TYPE_VOID;
 	const unsigned result = is_void ? 0 : compile_new_value(call->c);
-	struct lift lift = {.arg = call, .op = new_op, .value = new_value, .is_mapped = is_mapped};
+	struct lift lift = {.arg = call, .op = new_op, .value = new_value};
 	const taddr_t start = call->function->address + call->f.module->bias;
 	size_t size = 0;
 	const struct callee_request q = {

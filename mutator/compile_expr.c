@@ -238,15 +238,6 @@ static char *compile_step(struct compiler *c, const struct mdl_expr *x, char *pa
 	return end + (was == '.');
 }
 
-/*
- * As long as the code can run. What stands for an exit that never came may run when the function's
- * module has been unloaded: longjmp() out of it, then dlclose().
- */
-static bool is_there(const struct compiler *c, const struct module *m)
-{
-	return m->main || (m == c->q->placement->function.module && c->q->mode != COMPILE_UNDO);
-}
-
 static void compile_read_symbol(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
 	const struct mdl_expr *name = x->arg_count ? x->args[0] : NULL;
@@ -271,8 +262,6 @@ static void compile_read_symbol(struct compiler *c, const struct mdl_expr *x, st
 	*out = (struct operand){
 		.kind = OPERAND_MEMORY,
 		.offset = symbol.address,
-		.mapped = is_there(c, symbol.module),
-		.end = symbol.end,
 		.type = symbol.type,
 	};
 	while (path && *path && !c->failed)

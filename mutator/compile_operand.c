@@ -67,23 +67,6 @@ unsigned compile_truncate(struct compiler *c, unsigned bits, unsigned size)
 
 /* ---------------------------------------------------------------- loading */
 
-/*
- * Of a packed struct, which is not where its size wants it: in the largest pieces that are. The
- * program may have the processor check that (EFLAGS.AC), and what is not aligned ends it then.
- */
-static unsigned load_pieces(struct compiler *c, uint64_t address, unsigned size, bool is_signed)
-{
-	const unsigned piece = (unsigned)(address & -address);
-	unsigned word = compile_load(c, 0, address, piece, false);
-
-	for (unsigned at = piece; at < size; at += piece)
-		word = compile_binary(c, ARCH_OP_OR, word,
-				      compile_with(c, ARCH_OP_SHL,
-						   compile_load(c, 0, address + at, piece, false),
-						   (int64_t)8 * at));
-	return compile_extend(c, word, size, is_signed);
-}
-
 static unsigned load_bytes(struct compiler *c, const struct operand *o, uint64_t offset,
 			   unsigned size, bool is_signed)
 {
@@ -91,17 +74,14 @@ static unsigned load_bytes(struct compiler *c, const struct operand *o, uint64_t
 	unsigned word;
 
 	if (o->kind == OPERAND_MEMORY && !o->on_stack) {
-		const bool mapped = o->mapped && offset <= o->end && size <= o->end - offset;
-
-		if (mapped && !o->value && offset % size)
-			return load_pieces(c, offset, size, is_signed);
-		op = compile_op(c, mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
+		/* Also of a variable: the program may protect or unmap any page of its own. */
+		op = compile_op(c, ARCH_OP_READ);
 		op->a = (uint16_t)o->value;
 		op->number = offset;
 		op->size = (uint8_t)size;
 		op->is_signed = is_signed;
 		op->result = (uint16_t)compile_new_value(c);
-		c->system_calls |= !mapped;
+		c->system_calls = true;
 		return op->result;
 	}
 	if (o->kind == OPERAND_MEMORY)
@@ -154,7 +134,7 @@ unsigned compile_load_operand(struct compiler *c, const struct operand *o, const
 	case TYPE_INTEGER:
 	case TYPE_POINTER:
 		if (size == 1 || size == 2 || size == 4 || size == 8 ||
-		    (o->kind == OPERAND_MEMORY && !o->on_stack && !o->mapped && size && size < 8))
+		    (o->kind == OPERAND_MEMORY && !o->on_stack && size && size < 8))
 			return load_bytes(c, o, o->offset, size, o->type.is_signed);
 		break;
 	case TYPE_FLOAT:
@@ -196,7 +176,7 @@ void compile_read_with_care(struct compiler *c, struct operand *o)
 	if (o->kind != OPERAND_MEMORY || !o->on_stack)
 		return;
 	o->value = compile_get(c, ARCH_OP_STACK_POINTER, 0);
-	o->on_stack = o->mapped = false;
+	o->on_stack = false;
 }
 
 /* ----------------------------------------------------------------- members */
@@ -270,20 +250,18 @@ static bool to_element(struct compiler *c, const struct mdl_expr *x, struct oper
 	    (!o->type.size || o->type.kind == TYPE_UNKNOWN || o->kind != OPERAND_MEMORY))
 		compile_fail(c, &x->place, type_error(c),
 			     "[] needs an array or a pointer of a type that is known");
-	/* What is beyond an array may not be there. */
-	o->mapped = false;
 	return !c->failed;
 }
 
 void compile_element(struct compiler *c, const struct mdl_expr *x, int64_t index, struct operand *o)
 {
-	const uint64_t size = o->type.kind == TYPE_ARRAY && o->mapped ? o->type.size : 0;
+	const uint64_t size = o->type.kind == TYPE_ARRAY ? o->type.size : 0;
 
 	if (!to_element(c, x, o))
 		return;
 	o->offset += (uint64_t)index * o->type.size;
-	o->mapped = index >= 0 && o->type.size && (uint64_t)index < size / o->type.size;
-	if (!o->mapped)
+	/* What is beyond an array may not be there. */
+	if (index < 0 || !o->type.size || (uint64_t)index >= size / o->type.size)
 		compile_read_with_care(c, o);
 }
 

@@ -61,8 +61,6 @@ struct operand {
 	int64_t constant;
 	unsigned value;	   /* VALUE; MEMORY: the base, 0: absolute */
 	uint64_t offset;   /* MEMORY: to be added; WORDS: into the words */
-	bool mapped;	   /* MEMORY: there for certain */
-	uint64_t end;	   /* MEMORY that is absolute: up to where it is mapped */
 	bool on_stack;	   /* MEMORY: offset is relative to the stack pointer at the point */
 	unsigned words[2]; /* WORDS: a small struct that is in registers */
 	struct type type;

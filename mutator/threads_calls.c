@@ -114,7 +114,7 @@ bool threads_may_read(struct session *s, struct dinst_error *e)
 		e, DINST_REFUSED,
 		"process %d provides pages of its memory itself (userfaultfd): a thread that does so "
 		"would wait for ever where inserted code reads one that is not there yet, so "
-		"nothing is read through pointers",
+		"nothing of its memory is read",
 		(int)s->pid);
 	return false;
 }

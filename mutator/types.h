@@ -88,8 +88,7 @@ size_t type_field_names(const struct type *type, const char **names, size_t max)
 struct data_symbol {
 	struct module *module;
 	taddr_t address; /* in the target */
-	taddr_t end;   /* of the segment that it lies in: up to here memory is mapped for certain */
-	uint64_t size; /* bytes, 0: not known */
+	uint64_t size;	 /* bytes, 0: not known */
 	struct type type;
 };
 

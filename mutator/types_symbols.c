@@ -256,11 +256,9 @@ int data_symbol_find(const struct module_list *modules, const char *name, struct
 	}
 	*out = (struct data_symbol){
 		.module = owner, .address = copy.address + owner->bias, .size = s.size};
-	out->end = image_readable_end(owner->image, copy.address);
-	if (!out->end)
+	if (!image_readable_end(owner->image, copy.address))
 		return dinst_fail(e, DINST_REFUSED, "'%s' is not in the memory of %s", name,
 				  owner->name);
-	out->end += owner->bias;
 	types_of_variable(found->image, s.address, &out->type);
 	/* Without DWARF the symbol's size says how wide it is. */
 	if (out->type.kind == TYPE_UNKNOWN && (s.size == 1 || s.size == 2 || s.size == 4))

@@ -3,6 +3,7 @@
  * lift.c - words and memory of functions that are lifted (lift.h): what is known
  * of a register or a word of the frame, and what an address leads to. Errs on one
  * side only: what is not known for sure is refused, or read so that it cannot fault.
+ * Of the program's memory nothing is sure: it may protect or unmap any page of its own.
  */
 #include <stdio.h>
 #include <string.h>
@@ -504,29 +505,35 @@ bool lift_frame_word(struct lift *l, struct lift_state *s, const struct lift_whe
 	return w->kind == WHERE_FRAME && !(w->number & 7) && frame_place(l, s, w, 8, out, &at);
 }
 
+/*
+ * Bytes of a variable, which is ours, where their size wants them: the program may have the
+ * processor check that (EFLAGS.AC).
+ */
+static bool is_in_variable(const struct lift_where *w, unsigned size)
+{
+	return w->kind == WHERE_VARIABLE && w->number <= 8 - size && w->number % size == 0;
+}
+
+static bool is_of_clock(const struct lift *l, const struct lift_where *w, unsigned size)
+{
+	return w->kind == WHERE_MEMORY && w->span < UINT64_MAX - size && l->is_mapped &&
+	       l->is_mapped(l->arg, w->number, w->span + size);
+}
+
 unsigned lift_load(struct lift *l, struct lift_state *s, const struct lift_where *w, unsigned size)
 {
 	const uint64_t distance = w->kind == WHERE_VARIABLE ? w->number - w->span : w->number;
 	struct lift_place p;
 	struct arch_op *op;
-	bool mapped;
 	unsigned at;
 
 	if (w->kind == WHERE_FRAME)
 		return frame_place(l, s, w, size, &p, &at) ? lift_get(l, p, at, size) : 0;
-	if (w->kind == WHERE_VARIABLE)
-		mapped = w->number <= 8 - size;
-	else
-		mapped = w->span < UINT64_MAX - size && l->is_mapped &&
-			 l->is_mapped(l->arg, w->number, w->span + size);
-	if (l->clock && !mapped) {
+	if (l->clock && !is_of_clock(l, w, size)) {
 		lift_refuse(l, "it reads what may not be there");
 		return 0;
 	}
-	/* Of a packed struct: the program may have the processor check where it is. */
-	if (!l->clock && w->kind != WHERE_VARIABLE && !w->span && w->number % size)
-		mapped = false;
-	op = l->op(l->arg, mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
+	op = l->op(l->arg, l->clock || is_in_variable(w, size) ? ARCH_OP_LOAD : ARCH_OP_READ);
 	op->fresh = l->clock;
 	op->a = (uint16_t)w->value;
 	op->number = distance;
@@ -549,6 +556,10 @@ bool lift_store(struct lift *l, struct lift_state *s, const struct lift_where *w
 	}
 	if (w->kind != WHERE_VARIABLE || w->number > 8 - size) {
 		lift_refuse(l, "it writes memory that is not its own");
+		return false;
+	}
+	if (!is_in_variable(w, size)) {
+		lift_refuse(l, "it writes into a variable, but not at a multiple of the size");
 		return false;
 	}
 	op = l->op(l->arg, ARCH_OP_STORE);

@@ -138,11 +138,49 @@ static void test_refused(void **state)
 	mdl_end(h);
 }
 
+/*
+ * fear G7: the program closes a page of its own variables, before code that reads them is inserted and
+ * while it is there: what cannot be read is 0
+ */
+static void test_closed(void **state)
+{
+	static const char vaults[] =
+		"list subject_func is procedure { items { \"subject\" }; }\n" METRIC(
+			"called", "called += vault_of($arg[0] & 0);")
+			METRIC("known", "known += vault_of(0);")
+				METRIC("named", "named += readSymbol(\"vault[0]\");");
+	static const struct {
+		const char *is;
+		int64_t worth; /* of vault[0] */
+	} states[] = {{"closed", 0}, {"open", 42}, {"closed", 0}, {"open", 42}};
+	enum { ROUNDS = 100 };
+	struct harness *h = *state;
+	unsigned called, known, named;
+	int64_t sum = 0;
+
+	harness_start(h, "mdl_computes", NULL);
+	mdl_ask(h, "vault closed");
+	mdl_attach(h, vaults);
+	called = mdl_insert(h, "called");
+	known = mdl_insert(h, "known");
+	named = mdl_insert(h, "named");
+	for (unsigned i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		mdl_ask(h, "vault %s", states[i].is);
+		mdl_ask(h, "go 1 %d", ROUNDS);
+		sum += ROUNDS * states[i].worth;
+		assert_int_equal(mdl_value(h, named), sum);
+		assert_int_equal(mdl_value(h, called), 2 * sum);
+		assert_int_equal(mdl_value(h, known), 2 * sum);
+	}
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_values, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_instrumented, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_closed, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_refused, harness_setup, harness_teardown),
 	};
 

@@ -146,8 +146,8 @@ static void test_alignment(void **state)
 }
 
 /*
- * fear D2: the same where variables are read that lie at odd addresses, in packed structs: in pieces, each of which
- * is aligned
+ * fear D2: the same where variables are read that lie at odd addresses, in packed structs, by name, by a function of
+ * the program's own, or by an index that only that moment tells
  */
 static void test_odd_variables(void **state)
 {
@@ -156,8 +156,10 @@ static void test_odd_variables(void **state)
 		"	base is stream { foreach f in functions append preInsn f.entry (*\n"
 		"		record(packed, readSymbol(\"odd.two\"), readSymbol(\"odd.four\"),\n"
 		"			readSymbol(\"odd.eight\"), readSymbol(\"odd.real\"),\n"
-		"			readSymbol(\"odd.halfway\"), odd_sum()); *) } }\n";
-	static const int64_t expected[] = {-2, -4, -8, 0x401e000000000000, 0x123456789abcdef0, -10};
+		"			readSymbol(\"odd.halfway\"), odd_sum(),\n"
+		"			odd_row(1 + ($thread & 0)), odd_row(2 + ($thread & 0))); *) } }\n";
+	static const int64_t expected[] = {-2,	-4,  -8, 0x401e000000000000, 0x123456789abcdef0,
+					   -10, -11, -12};
 	enum { N = 100 };
 	struct harness *h = *state;
 	struct session *s = begin(h);

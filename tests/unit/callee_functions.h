@@ -128,6 +128,8 @@ FUNCTION(variable_add, "add %rsi,(%rdi)\nmov (%rdi),%rax\nret");
 FUNCTION(variable_moved, "push %rbp\nmov %rsp,%rbp\nmov %rdi,-8(%rbp)\nmov -8(%rbp),%rax\n"
 			 "add $4,%rax\nmov %esi,(%rax)\nlea -4(%rax),%rdx\nmov (%rdx),%rax\n"
 			 "pop %rbp\nret");
+FUNCTION(odd_half, "mov %si,1(%rdi)\nret");
+FUNCTION(odd_word, "mov %rdi,%rax\nadd $2,%rax\nmov %esi,(%rax)\nret");
 FUNCTION(beyond_above, "mov %rsi,1(%rdi)\nret");
 FUNCTION(beyond_below, "mov %esi,-4(%rdi)\nret");
 FUNCTION(beyond_unknown, "mov %rsi,(%rdi,%rsi,8)\nret");

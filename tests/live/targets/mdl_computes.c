@@ -6,13 +6,17 @@
  * is added up here by calling them.
  *
  * Prints "ready". The command "go THREADS ROUNDS" calls subject() so many times in
- * each thread and answers with the sums so far; "own ROUNDS" calls scale() itself.
+ * each thread and answers with the sums so far; "own ROUNDS" calls scale() itself. "vault open"
+ * and "vault closed" make a page of the program's own variables what they say.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #define KEEP __attribute__((noinline, noclone, used, externally_visible))
 
@@ -25,6 +29,10 @@ struct node {
 static struct node nodes[8];
 const int weights[4] = {3, -50, 700, -9000};
 long base_value = 17;
+
+/* A page of its own, which is closed but while it is used. */
+enum { PAGE = 4096 };
+_Alignas(PAGE) long vault[PAGE / sizeof(long)] = {42};
 
 KEEP long scale(long x)
 {
@@ -71,6 +79,11 @@ KEEP __attribute__((optimize("O0"))) int plain(int a, int b)
 	if (b > larger)
 		larger = b;
 	return larger - 1;
+}
+
+KEEP long vault_of(unsigned char i)
+{
+	return vault[0] + vault[i];
 }
 
 KEEP long looped(long n)
@@ -179,9 +192,15 @@ static void go(unsigned threads, long rounds)
 	       all.plain, all.network);
 }
 
+static bool set_vault(const char *word)
+{
+	return !mprotect(vault, sizeof(vault),
+			 !strcmp(word, "open") ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
 int main(void)
 {
-	char line[64];
+	char line[64], word[16];
 	unsigned threads;
 	long rounds, sum = 0;
 
@@ -199,6 +218,8 @@ int main(void)
 			for (long i = 0; i < rounds; i++)
 				sum += scale(i);
 			printf("own %ld sum %ld\n", rounds, sum);
+		} else if (sscanf(line, "vault %15s", word) == 1 && set_vault(word)) {
+			printf("vault %s\n", word);
 		} else {
 			return 1;
 		}

@@ -101,6 +101,17 @@ __attribute__((noinline)) long odd_sum(void)
 	return odd.eight + odd.two;
 }
 
+/* Of five bytes each: what an index leads to may be anywhere. */
+struct __attribute__((packed)) {
+	char first;
+	int number;
+} rows[256] = {[1] = {.number = -11}, [2] = {.number = -12}};
+
+__attribute__((noinline)) long odd_row(unsigned char i)
+{
+	return rows[i].number;
+}
+
 enum { ALIGNMENT_CHECK = 1 << 18 }; /* EFLAGS.AC: data that is not aligned is SIGBUS */
 
 #define CHANGE_FLAGS(instruction)                                                          \
