@@ -135,6 +135,34 @@ int confine_self(void)
 
 /* -------------------------------------------------------------------- children */
 
+/* Bytes that there are of what RLIMIT_DATA bounds; 0 where that is not told. */
+static rlim_t data_bytes(void)
+{
+	enum { COLUMN = 5 }; /* size, resident, shared, text, 0, data: pages */
+	char line[256] = "", *at = line;
+	FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	if (f && fgets(line, sizeof(line), f))
+		for (int i = 0; i <= COLUMN; i++)
+			pages = strtoul(at, &at, 10);
+	if (f)
+		fclose(f);
+	return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+/* From here on, so what sanitizers have mapped does not count. Without /proc there is no limit. */
+static void limit_memory(void)
+{
+	const rlim_t now = data_bytes(), most = now + CONFINED_BYTES;
+	struct rlimit limit;
+
+	if (!now || getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= most)
+		return;
+	limit.rlim_cur = limit.rlim_max = most;
+	setrlimit(RLIMIT_DATA, &limit);
+}
+
 int confine_child(int fd, pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -146,6 +174,7 @@ int confine_child(int fd, pid_t parent)
 	if (close_range(CONFINED_FD + 1, ~0U, 0) != 0)
 		for (int i = CONFINED_FD + 1; i < 65536; i++)
 			close(i);
+	limit_memory();
 	return confine_self();
 }
 

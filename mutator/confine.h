@@ -27,9 +27,13 @@ enum { CONFINED_FD = 3 };
  */
 int confine_self(void);
 
+/* Memory that a child may ask for: debug information that is compressed takes gigabytes. */
+#define CONFINED_BYTES (4ULL << 30)
+
 /*
  * In a child that was just forked by `parent`: gives up every descriptor but `fd`, which
- * becomes CONFINED_FD, dies with its parent, and is confined. Returns as confine_self().
+ * becomes CONFINED_FD, dies with its parent, gets no more than CONFINED_BYTES of memory, and is
+ * confined. Returns as confine_self().
  */
 int confine_child(int fd, pid_t parent);
 

@@ -157,11 +157,15 @@ static bool has_negative(Dwarf_Die *enumeration)
 	return false;
 }
 
+/* What it is made of may be anything in a damaged file, itself too: only a base type tells its sign. */
 static void enumeration(struct image *img, Dwarf_Die *die, struct type *out)
 {
-	struct type base;
+	struct type base = {0};
+	Dwarf_Die named, peeled;
 
-	types_from_die(img, die, &base);
+	if (types_named_type(die, &named) && types_peel(&named, &peeled) &&
+	    types_is_own(img->types, &peeled) && dwarf_tag(&peeled) == DW_TAG_base_type)
+		base_type(&peeled, &base);
 	out->kind = TYPE_INTEGER;
 	/* Before DWARF 3 nothing but the values tells. */
 	out->is_signed = base.kind == TYPE_INTEGER ? base.is_signed : has_negative(die);

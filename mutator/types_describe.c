@@ -105,16 +105,17 @@ static void name_of(Dwarf_Die *type, char text[NAME_ROOM])
 
 static json_t *describe(struct description *d, Dwarf_Die *die, unsigned levels);
 
-/* A string of it that is valid UTF-8, whatever the file has. */
+/* A string of it that is valid UTF-8 and no longer than there is room for, whatever the file has. */
 static json_t *text_json(const char *text)
 {
-	json_t *whole = json_string(text);
+	const size_t length = strnlen(text, NAME_ROOM);
+	json_t *whole = length < NAME_ROOM ? json_stringn(text, length) : NULL;
 	char plain[NAME_ROOM];
 	size_t i;
 
 	if (whole)
 		return whole;
-	for (i = 0; text[i] && i + 1 < sizeof(plain); i++)
+	for (i = 0; i < length && i + 1 < sizeof(plain); i++)
 		plain[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
 	plain[i] = '\0';
 	return json_string(plain);

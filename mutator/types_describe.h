@@ -3,7 +3,7 @@
  * types_describe.h - types in words, for those who show values: names, enums, members,
  * as docs/protocol.md says of `events`. Read from DWARF by the image's reader
  * (types_reader.h), so what comes out is text that somebody else has made: it is valid JSON
- * of bounded size and depth, and nothing more is known of it.
+ * of bounded size and depth (long names are cut), and nothing more is known of it.
  */
 #ifndef DINST_MUTATOR_TYPES_DESCRIBE_H
 #define DINST_MUTATOR_TYPES_DESCRIBE_H

@@ -165,12 +165,57 @@ static void test_others(void **state)
 	image_close(img);
 }
 
+static long peak_kb(pid_t pid)
+{
+	char path[64], line[256];
+	long value = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, "VmHWM:", 6))
+			value = strtol(line + 6, NULL, 10);
+	fclose(f);
+	return value;
+}
+
+/* fear L1: a thousand names that are one of 64 KB in the file do not take 64 MB: each is cut */
+static void test_long_names(void **state)
+{
+	enum { MOST_KB = 16 << 10, NAME_BYTES = 200 };
+	struct image *img = open_target("typed-hostile");
+	const uint32_t function = index_of(img, "takes_long");
+	const char *name;
+	json_t *whole, *names;
+	long before;
+
+	(void)state;
+	types_reader_enable(true);
+	json_decref(types_describe(img, index_of(img, "main")));
+	before = peak_kb(types_reader_pid(img));
+	whole = types_describe(img, function);
+	assert_in_range(peak_kb(types_reader_pid(img)), before, before + MOST_KB);
+	names = json_object_get(
+		json_object_get(json_array_get(json_object_get(whole, "arguments"), 3), "type"),
+		"names");
+	assert_int_equal(json_object_size(names), DESCRIBED_NAMES);
+	name = json_string_value(json_object_get(names, "255"));
+	assert_non_null(name);
+	assert_in_range(strlen(name), 100, NAME_BYTES);
+	json_decref(whole);
+	types_reader_enable(false);
+	image_close(img);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_by_ourselves),
 		cmocka_unit_test(test_by_the_child),
 		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_long_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -197,6 +198,7 @@ static void test_confined(void **state)
 {
 	struct image *img = open_target("typed");
 	struct type_function f;
+	struct rlimit memory;
 	pid_t reader;
 
 	(void)state;
@@ -207,8 +209,46 @@ static void test_confined(void **state)
 	assert_int_equal(status_of(reader, "Seccomp:"), 2);
 	assert_int_equal(status_of(reader, "NoNewPrivs:"), 1);
 	assert_int_equal(descriptors_of(reader), 1);
+	assert_int_equal(prlimit(reader, RLIMIT_DATA, NULL, &memory), 0);
+	assert_true(memory.rlim_max >= CONFINED_BYTES && memory.rlim_max < 2 * CONFINED_BYTES);
+	assert_int_equal(memory.rlim_cur, memory.rlim_max);
 	/* we ourselves are not filtered: who is may not look into others' filters */
 	assert_int_equal(status_of(getpid(), "Seccomp:"), 0);
+	image_close(img);
+	types_reader_enable(false);
+}
+
+static uint32_t function_named(struct image *img, const char *name)
+{
+	uint32_t *found, index;
+	size_t count;
+
+	assert_int_equal(image_match(img, name, &found, &count, NULL), 0);
+	assert_int_equal(count, 1);
+	index = found[0];
+	free(found);
+	return index;
+}
+
+/* fear L1: an enumeration that is of its own type is an integer, and nobody looks for its sign for ever */
+static void test_endless(void **state)
+{
+	struct image *img = open_target("typed-hostile");
+	const uint32_t function = function_named(img, "takes_endless");
+
+	(void)state;
+	for (int child = 0; child < 2; child++) {
+		struct type_function f;
+
+		types_reader_enable(child);
+		types_of_function(img, function, &f);
+		assert_true(f.known);
+		assert_int_equal(f.argument_count, 1);
+		assert_int_equal(f.arguments[0].kind, TYPE_INTEGER);
+		assert_int_equal(f.arguments[0].size, 4);
+		assert_false(f.arguments[0].is_signed);
+	}
+	assert_true(types_reader_pid(img) > 0);
 	image_close(img);
 	types_reader_enable(false);
 }
@@ -395,6 +435,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_filter),	cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_inlined), cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_death),
 	};
 
