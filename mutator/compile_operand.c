@@ -194,9 +194,12 @@ static void follow(struct compiler *c, const struct mdl_expr *x, struct operand 
 static void no_member(struct compiler *c, const struct mdl_expr *x, const char *name,
 		      const struct operand *o)
 {
-	const char *names[64], *nearest;
-	const size_t count = type_field_names(&o->type, names, sizeof(names) / sizeof(names[0]));
+	struct type_name members[TYPE_NAMES_MAX];
+	const char *names[TYPE_NAMES_MAX], *nearest;
+	const size_t count = type_field_names(&o->type, members, TYPE_NAMES_MAX);
 
+	for (size_t i = 0; i < count; i++)
+		names[i] = members[i].text;
 	nearest = mdl_nearest(name, names, count);
 	if (nearest)
 		compile_fail(c, &x->place, type_error(c),

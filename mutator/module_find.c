@@ -138,7 +138,7 @@ static int explain_withheld(struct search *s)
 /* Is it in the source, and the compiler has put it into its callers? */
 static int explain_inlined(struct search *s)
 {
-	const char *callers[CALLERS];
+	struct type_name callers[CALLERS];
 	char where[DINST_ERROR_TEXT / 2] = "";
 	size_t count;
 
@@ -152,7 +152,7 @@ static int explain_inlined(struct search *s)
 			continue;
 		for (size_t k = 0; k < count; k++) {
 			append(where, sizeof(where), k ? ", '" : "; measure what it is part of: '");
-			append(where, sizeof(where), callers[k]);
+			append(where, sizeof(where), callers[k].text);
 			append(where, sizeof(where), "'");
 		}
 		return dinst_fail(

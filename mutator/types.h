@@ -5,7 +5,7 @@
  * (types_reader.h), and kept with the image; a file without DWARF, or with a damaged
  * one, is as if nothing were known.
  *
- * Types are plain values; names in them belong to the image. Everything is
+ * Types are plain values. Everything is
  * about files: link-time addresses, never a target's memory.
  */
 #ifndef DINST_MUTATOR_TYPES_H
@@ -46,7 +46,7 @@ struct type_field {
 };
 
 /* How often a path may go through pointers, and how many arguments are looked at. */
-enum { TYPE_ARGUMENTS = 32 };
+enum { TYPE_ARGUMENTS = 32, TYPE_NAMES_MAX = 64 };
 
 struct type_function {
 	bool known; /* there is DWARF of it */
@@ -57,15 +57,20 @@ struct type_function {
 	size_t argument_count;
 };
 
+/* A name for messages, cut where it is longer. */
+struct type_name {
+	char text[128];
+};
+
 /* Argument and result types of a function; `known` is false where there is no DWARF. */
 void types_of_function(struct image *img, uint32_t function, struct type_function *out);
 
 /*
  * Whether the source has a function of that name which the compiler has inlined: "f",
- * "scope::f" or "f(int)". At most `max` of the functions that have its code go to
- * `callers`; they may be none. Looks through all of the file's DWARF: seconds for a large one.
+ * "scope::f" or "f(int)". At most `max` of the functions that have its code, and
+ * TYPE_NAMES_MAX, go to `callers`; they may be none. Looks through all of the file's DWARF: seconds for a large one.
  */
-bool types_inlined(struct image *img, const char *name, const char **callers, size_t max,
+bool types_inlined(struct image *img, const char *name, struct type_name *callers, size_t max,
 		   size_t *count);
 
 /* The type of the variable at an address of link time; *out stays where it is not known. */
@@ -81,8 +86,8 @@ bool type_field(const struct type *type, const char *name, struct type_field *ou
  * at a multiple of its size.
  */
 bool type_words(const struct type *type, bool is_float[2]);
-/* Up to `max` names of members, for messages. */
-size_t type_field_names(const struct type *type, const char **names, size_t max);
+/* Up to `max` names of members, TYPE_NAMES_MAX at most. Returns how many. */
+size_t type_field_names(const struct type *type, struct type_name *names, size_t max);
 
 /* A global of the target. */
 struct data_symbol {

@@ -21,8 +21,6 @@
 
 enum {
 	NAME_MAX_BYTES = 512,
-	NAMES_MAX = 64,
-	NAME_SHOWN = 128,
 };
 
 enum op {
@@ -51,7 +49,7 @@ struct answer {
 	struct type type;
 	struct type_field field;
 	struct type_function function;
-	char names[NAMES_MAX][NAME_SHOWN];
+	struct type_name names[TYPE_NAMES_MAX];
 };
 
 struct types_reader {
@@ -72,31 +70,43 @@ void types_reader_enable(bool on)
 
 /* ------------------------------------------------------------------- the child */
 
-static void tell_names(struct answer *a, const char *const *names, size_t count)
+static void copy_names(struct type_name *to, const char *const *names, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		snprintf(a->names[i], NAME_SHOWN, "%s", names[i]);
+		snprintf(to[i].text, sizeof(to[i].text), "%s", names[i]);
 }
 
-static void answer_names(const struct question *q, struct answer *a)
+static size_t at_most(size_t max)
 {
-	const char *names[NAMES_MAX];
+	return max < TYPE_NAMES_MAX ? max : TYPE_NAMES_MAX;
+}
 
-	a->yes = (unsigned)read_field_names(&q->type, names,
-					    q->function < NAMES_MAX ? q->function : NAMES_MAX);
-	tell_names(a, names, a->yes);
+static size_t own_field_names(const struct type *type, struct type_name *to, size_t max)
+{
+	const char *names[TYPE_NAMES_MAX];
+	const size_t count = read_field_names(type, names, at_most(max));
+
+	copy_names(to, names, count);
+	return count;
+}
+
+static bool own_inlined(struct image *img, const char *name, struct type_name *callers, size_t max,
+			size_t *count)
+{
+	const char *names[TYPE_NAMES_MAX];
+
+	if (!read_inlined(img, name, names, at_most(max), count))
+		return false;
+	copy_names(callers, names, *count);
+	return true;
 }
 
 static void answer_inlined(struct image *img, const struct question *q, struct answer *a)
 {
-	const char *names[NAMES_MAX];
 	size_t count;
 
-	if (!read_inlined(img, q->name, names, q->function < NAMES_MAX ? q->function : NAMES_MAX,
-			  &count))
-		return;
-	a->yes = 1 + (unsigned)count;
-	tell_names(a, names, count);
+	if (own_inlined(img, q->name, a->names, q->function, &count))
+		a->yes = 1 + (unsigned)count;
 }
 
 /* *text is what follows the answer, malloc'ed, or NULL. */
@@ -124,7 +134,7 @@ static void answer_question(struct image *img, const struct question *q, struct 
 		a->is_float[1] = is_float[1];
 		break;
 	case OP_NAMES:
-		answer_names(q, a);
+		a->yes = (unsigned)own_field_names(&q->type, a->names, q->function);
 		break;
 	case OP_INLINED:
 		answer_inlined(img, q, a);
@@ -433,22 +443,19 @@ bool type_words(const struct type *type, bool is_float[2])
 	return a.yes != 0;
 }
 
-/* What a child says are names becomes the image's; at most `max`. */
-static size_t as_names(struct image *img, const struct answer *a, size_t count, const char **names,
-		       size_t max)
+/* What a child says are names. */
+static size_t as_names(const struct answer *a, size_t count, struct type_name *names, size_t max)
 {
-	size_t kept = 0;
+	const size_t kept = count < max ? count : max;
 
-	for (size_t i = 0; i < count && kept < max; i++) {
-		size_t length = strnlen(a->names[i], NAME_SHOWN - 1);
-
-		names[kept] = strings_copy(&img->strings, a->names[i], length);
-		kept += names[kept] != NULL;
+	for (size_t i = 0; i < kept; i++) {
+		names[i] = a->names[i];
+		names[i].text[sizeof(names[i].text) - 1] = '\0';
 	}
 	return kept;
 }
 
-bool types_inlined(struct image *img, const char *name, const char **callers, size_t max,
+bool types_inlined(struct image *img, const char *name, struct type_name *callers, size_t max,
 		   size_t *count)
 {
 	struct types_reader *r = reader_of(img);
@@ -457,25 +464,25 @@ bool types_inlined(struct image *img, const char *name, const char **callers, si
 
 	*count = 0;
 	if (!r)
-		return read_inlined(img, name, callers, max, count);
+		return own_inlined(img, name, callers, max, count);
 	if (strlen(name) >= sizeof(q.name))
 		return false;
 	memcpy(q.name, name, strlen(name) + 1);
-	if (!ask(r, &q, &a) || !a.yes || a.yes > 1 + NAMES_MAX)
+	if (!ask(r, &q, &a) || !a.yes || a.yes > 1 + TYPE_NAMES_MAX)
 		return false;
-	*count = as_names(img, &a, a.yes - 1, callers, max);
+	*count = as_names(&a, a.yes - 1, callers, max);
 	return true;
 }
 
-size_t type_field_names(const struct type *type, const char **names, size_t max)
+size_t type_field_names(const struct type *type, struct type_name *names, size_t max)
 {
 	struct types_reader *r = type->image ? reader_of(type->image) : NULL;
 	struct question q = {.op = OP_NAMES, .type = *type, .function = (uint32_t)max};
 	struct answer a;
 
 	if (!r)
-		return read_field_names(type, names, max);
-	if (!ask(r, &q, &a) || a.yes > NAMES_MAX)
+		return own_field_names(type, names, max);
+	if (!ask(r, &q, &a) || a.yes > TYPE_NAMES_MAX)
 		return 0;
-	return as_names(type->image, &a, a.yes, names, max);
+	return as_names(&a, a.yes, names, max);
 }

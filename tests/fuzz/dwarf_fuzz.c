@@ -30,7 +30,7 @@
 /* A type and what it is made of. */
 static void look_at(const struct type *type, unsigned depth)
 {
-	const char *names[6];
+	struct type_name names[6];
 	struct type target;
 	struct type_field field;
 	bool is_float[2];
@@ -48,7 +48,7 @@ static void look_at(const struct type *type, unsigned depth)
 	type_words(type, is_float);
 	count = type_field_names(type, names, 6);
 	for (size_t i = 0; i < count; i++)
-		if (type_field(type, names[i], &field)) {
+		if (type_field(type, names[i].text, &field)) {
 			if (field.bit_size > 64 || field.bit_offset > 63)
 				abort();
 			look_at(&field.type, depth + 1);
@@ -79,11 +79,11 @@ static void use_image(int fd, size_t size)
 	}
 	/* One that is in some files, and one that is nowhere: all of it is walked. */
 	for (size_t i = 0; i < sizeof(inlined) / sizeof(*inlined); i++) {
-		const char *callers[3];
+		struct type_name callers[3];
 
 		types_inlined(img, inlined[i], callers, 3, &count);
 		for (size_t k = 0; k < count; k++)
-			if (strlen(callers[k]) > size)
+			if (strlen(callers[k].text) > size)
 				abort();
 	}
 	if (types_of(img)) {

@@ -52,7 +52,8 @@ static struct image *open_target(const char *name)
 
 static void same_type(const struct type *a, const struct type *b, unsigned depth)
 {
-	const char *names[2][8];
+	struct type_name told[8];
+	const char *names[8];
 	struct type target[2];
 	bool floats[2][2] = {{false, false}, {false, false}};
 	size_t count;
@@ -71,15 +72,15 @@ static void same_type(const struct type *a, const struct type *b, unsigned depth
 	same_type(&target[0], &target[1], depth + 1);
 	if (a->kind != TYPE_STRUCT)
 		return;
-	count = type_field_names(a, names[0], 8);
+	count = type_field_names(a, told, 8);
 	assert_int_equal(type_words(a, floats[0]), read_words(b, floats[1]));
 	assert_memory_equal(floats[0], floats[1], sizeof(floats[0]));
-	assert_int_equal(count, read_field_names(b, names[1], 8));
+	assert_int_equal(count, read_field_names(b, names, 8));
 	for (size_t i = 0; i < count; i++) {
 		struct type_field f = {0}, g = {0};
 
-		assert_string_equal(names[0][i], names[1][i]);
-		assert_int_equal(type_field(a, names[0][i], &f), read_field(b, names[1][i], &g));
+		assert_string_equal(told[i].text, names[i]);
+		assert_int_equal(type_field(a, told[i].text, &f), read_field(b, names[i], &g));
 		assert_int_equal(f.offset, g.offset);
 		assert_int_equal(f.bit_size, g.bit_size);
 		assert_int_equal(f.bit_offset, g.bit_offset);
@@ -109,7 +110,7 @@ static void test_inlined(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		struct image *img = open_target(known[i].target);
-		const char *callers[2][3];
+		struct type_name callers[2][3];
 		size_t count[2];
 
 		for (int n = 0; n < 2; n++) {
@@ -119,7 +120,7 @@ static void test_inlined(void **state)
 				fail_msg("%s in %s", known[i].name, known[i].target);
 			assert_int_equal(count[n], known[i].caller ? 1 : 0);
 			if (known[i].caller)
-				assert_string_equal(callers[n][0], known[i].caller);
+				assert_string_equal(callers[n][0].text, known[i].caller);
 		}
 		assert_true(types_reader_pid(img) > 0);
 		image_close(img);
@@ -249,6 +250,33 @@ static void test_endless(void **state)
 		assert_false(f.arguments[0].is_signed);
 	}
 	assert_true(types_reader_pid(img) > 0);
+	image_close(img);
+	types_reader_enable(false);
+}
+
+/* fear L1: whoever asks for names again and again gets them, and nothing of us grows */
+static void test_names_asked_again(void **state)
+{
+	enum { TIMES = 4000, MEMBERS = 6 };
+	struct image *img = open_target("typed");
+	const uint32_t function = function_named(img, "takes_node");
+	const struct string_chunk *before;
+	struct type_name names[8];
+	struct type_function f;
+	struct type node;
+
+	(void)state;
+	types_reader_enable(true);
+	types_of_function(img, function, &f);
+	assert_true(f.argument_count > 0);
+	type_target(&f.arguments[0], &node);
+	before = img->strings.chunks;
+	for (int i = 0; i < TIMES; i++)
+		assert_int_equal(type_field_names(&node, names, 8), MEMBERS);
+	assert_ptr_equal(img->strings.chunks, before);
+	assert_string_equal(names[0].text, "next");
+	/* And one that has less room. */
+	assert_int_equal(type_field_names(&node, names, 1), 1);
 	image_close(img);
 	types_reader_enable(false);
 }
@@ -435,7 +463,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_filter),	cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_inlined), cmocka_unit_test(test_confined),
-		cmocka_unit_test(test_endless),
+		cmocka_unit_test(test_endless), cmocka_unit_test(test_names_asked_again),
 		cmocka_unit_test(test_death),
 	};
 
