@@ -221,7 +221,7 @@ static void start_values(struct exchange *ex)
 		http_reply(ex, HTTP_BAD, "", NULL, 0);
 }
 
-/* "1,2,3" as a list; NULL: that is no list of numbers. */
+/* "1,2,3" as a list; NULL: that is no list of numbers, or one of too many. */
 static json_t *list_of_ids(const char *text)
 {
 	json_t *ids = json_array();
@@ -239,6 +239,10 @@ static json_t *list_of_ids(const char *text)
 		}
 		json_array_append_new(ids, json_integer((json_int_t)id));
 		text += length + (text[length] == ',');
+	}
+	if (text && *text) {
+		json_decref(ids);
+		return NULL;
 	}
 	return ids;
 }

@@ -122,6 +122,21 @@ static void values_are_served(void **state)
 	still_well();
 }
 
+/* 64 histories at once; who asks for more is told so, and does not miss some without a word. */
+static void histories_of_too_many(void **state)
+{
+	char path[500], ids[200] = "1";
+
+	(void)state;
+	for (size_t n = 1; n < 64; n++)
+		memcpy(ids + strlen(ids), ",1", sizeof(",1"));
+	snprintf(path, sizeof(path), "/api/history?session=base&ids=%s", ids);
+	assert_int_equal(status_of(http("GET", path, "", "")), 200);
+	snprintf(path, sizeof(path), "/api/history?session=base&ids=%s,1", ids);
+	assert_int_equal(status_of(http("GET", path, "", "")), 400);
+	assert_non_null(strstr(http("GET", path, "", ""), "64 at most"));
+}
+
 /* One that is at work is not waited for, and what it said last stands. */
 static void who_is_at_work_is_not_waited_for(void **state)
 {
@@ -354,6 +369,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values_are_served),
+		cmocka_unit_test(histories_of_too_many),
 		cmocka_unit_test(who_leaves_is_not_missed),
 		cmocka_unit_test(what_is_inserted_stays),
 		cmocka_unit_test(the_dead_take_their_values_along),
