@@ -34,9 +34,11 @@ bool top_pause(struct top *t, uint64_t until_ns)
 {
 	const uint64_t now = top_now();
 
-	if (t->screen)
+	if (t->screen) {
+		/* -d begins with the first one */
+		question_wait(&t->q, 0);
 		screen_keys(t, until_ns);
-	else if (until_ns > now)
+	} else if (until_ns > now)
 		question_wait(&t->q, (unsigned)((until_ns - now + 999999) / 1000000));
 	return question_going(&t->q) && !t->quit;
 }
@@ -48,10 +50,23 @@ void top_say(struct top *t, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(t->message, sizeof(t->message), format, args);
 	va_end(args);
+	t->busy = false;
 	if (t->screen)
 		screen_draw(t);
 	else
 		question_progress(&t->q, "%s", t->message);
+}
+
+void top_say_busy(struct top *t, const char *why)
+{
+	top_say(t, "%.400s", why);
+	t->busy = true;
+}
+
+bool top_can_say(int err)
+{
+	return err == DINST_REFUSED || err == DINST_NO_FUNCTION || err == DINST_FAILED ||
+	       err == DINST_USAGE || err == DINST_BAD_FILE;
 }
 
 /* ------------------------------------------------------------------ printing */
@@ -180,10 +195,14 @@ static int refresh(struct top *t, struct dinst_error *e)
 	const uint64_t until = top_now() + (uint64_t)(t->interval * 1e9);
 	int err;
 
+	/* said again where it still is */
+	if (t->busy)
+		t->message[0] = '\0';
+	t->busy = false;
 	if (v->kind == VIEW_FUNCTIONS || v->kind == VIEW_CALLEES)
 		err = refresh_functions(t, v, until, e);
 	else
-		err = drill_read(t, v, until, e);
+		err = drill_refresh(t, v, until, e);
 	if (!err)
 		err = probe_stops(t, e);
 	take_cost(t);
@@ -209,6 +228,9 @@ static int act(struct top *t, struct dinst_error *e)
 	struct function *f = l ? l->function : NULL;
 
 	t->action = ACTION_NONE;
+	if (l && !f && action != ACTION_BACK && action != ACTION_SURVEY)
+		return dinst_fail(e, DINST_REFUSED, "%.300s: that is no function of %s", l->name,
+				  t->module);
 	switch (action) {
 	case ACTION_BACK:
 		return drill_back(t, e);
@@ -233,8 +255,7 @@ static int act_or_say(struct top *t, struct dinst_error *e)
 	struct dinst_error why = {0, ""};
 	int err = act(t, &why);
 
-	if (err != DINST_REFUSED && err != DINST_NO_FUNCTION && err != DINST_FAILED &&
-	    err != DINST_USAGE && err != DINST_BAD_FILE)
+	if (!top_can_say(err))
 		return err ? dinst_fail_text(e, err, why.text) : 0;
 	top_say(t, "%.400s", why.text);
 	return 0;

@@ -53,6 +53,7 @@ struct probe_set {
 	uint64_t read_ns; /* when it was read last */
 	double clock_ns; /* what a hit takes beside its predicted code: clocks that are system calls */
 	bool times;	 /* what cannot be had is a function's times, not its count */
+	bool missing;	 /* something could not go in just now, which is to be tried again */
 };
 
 /* What is timed of a function: its calls, and what of that is its own. */
@@ -98,8 +99,10 @@ struct view {
 	json_t *ids;  /* of vectors: callers, threads */
 	json_t *last; /* their rows at the last reading */
 	uint64_t last_ns;
+	double rate;	    /* calls of `of` per second, as they saw it last; -1: not known */
 	struct line *lines; /* what there is to show, in its order */
 	size_t line_count;
+	size_t line_all; /* callers, threads: with those behind them that the filter keeps back */
 	size_t cursor, first;
 	char cursor_name[TOP_NAME]; /* so that it stays on its line */
 };
@@ -146,12 +149,17 @@ struct top {
 	enum top_action action;
 	bool paused, quit, screen;
 	char message[TOP_NAME];
+	bool busy; /* it says why something could not go in just now: it goes with the next refresh */
 };
 
 /* -------------------------------------------------------------- top_probe.c */
 
 uint64_t top_now(void);
-/* Inserts `metric` at functions[0..count); with `hits` runs are counted. What is refused is left out. */
+/*
+ * Inserts `metric` at functions[0..count); with `hits` runs are counted. What is refused is left out
+ * for good; where the target is busy all may be left out for now: then set->missing is true. Nothing
+ * goes in any more where the question is over.
+ */
 int probe_insert(struct top *t, struct probe_set *set, const char *metric,
 		 struct function **functions, size_t count, bool hits, struct dinst_error *e);
 bool probe_has(const struct probe_set *set, const struct function *f);
@@ -175,7 +183,10 @@ int functions_add(struct top *t, struct view *v, const char *pattern, struct din
 /* To be called when all are added: sorts them. Those of one name are one, with several probes. */
 void functions_sort(struct view *v);
 struct function *function_of(struct view *v, const char *focus);
-/* Counts all of them for a moment, and keeps those that matter. */
+/*
+ * Counts all of them for a moment, and keeps those that matter. Where the target is busy v->surveyed
+ * stays false: all is to be done again.
+ */
 int functions_survey(struct top *t, struct view *v, struct dinst_error *e);
 /* Reads what is counted, samples the rest, looks at some that were never called. */
 int functions_count(struct top *t, struct view *v, struct dinst_error *e);
@@ -194,8 +205,11 @@ int drill_into(struct top *t, enum view_kind kind, struct function *f, struct di
 int drill_back(struct top *t, struct dinst_error *e);
 /* All that the view has in the target goes; what is known of its functions stays. */
 int view_leave(struct top *t, struct view *v, struct dinst_error *e);
-/* One refresh of a view of callers or threads. */
-int drill_read(struct top *t, struct view *v, uint64_t until_ns, struct dinst_error *e);
+/*
+ * One refresh of a view of callers or threads, until then. Where that cannot be had it goes back, so
+ * that the view is gone, and says why; while the target is busy it says so, to be tried again.
+ */
+int drill_refresh(struct top *t, struct view *v, uint64_t until_ns, struct dinst_error *e);
 
 /* -------------------------------------------------------------- top_lines.c */
 
@@ -221,5 +235,9 @@ void screen_keys(struct top *t, uint64_t until_ns);
 /* Waits, with keys where there is a screen. False: the question is over. */
 bool top_pause(struct top *t, uint64_t until_ns);
 void top_say(struct top *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same of what passes by itself, and is tried again with every refresh. */
+void top_say_busy(struct top *t, const char *why);
+/* What one action, or one view, cannot do, which is said; whatever else fails ends the question. */
+bool top_can_say(int err);
 
 #endif

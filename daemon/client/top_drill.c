@@ -14,6 +14,9 @@
 
 #include "daemon/client/values.h"
 
+/* The vectors of a view of callers or threads, in the order of their ids: there may be no CPUS. */
+enum { LATENCIES, CPUS };
+
 /* --------------------------------------------------------------------- views */
 
 struct view *view_new(enum view_kind kind, struct function *of)
@@ -24,6 +27,7 @@ struct view *view_new(enum view_kind kind, struct function *of)
 		return NULL;
 	v->kind = kind;
 	v->of = of;
+	v->rate = of ? of->rate : -1;
 	v->latencies.times = v->walls.times = v->cpus.times = true;
 	v->cpus.clock_ns = TOP_CLOCK_NS;
 	if (of)
@@ -233,6 +237,12 @@ static int insert_vector(struct top *t, struct view *v, const char *metric, json
 	return err;
 }
 
+/* The processor's clock is a system call: it is read only where calls take longer than that. */
+static bool takes_cpu(const struct view *v)
+{
+	return v->kind == VIEW_THREADS && v->of->mean > 100 * TOP_CLOCK_NS;
+}
+
 static int insert_vectors(struct top *t, struct view *v, struct dinst_error *e)
 {
 	const bool threads = v->kind == VIEW_THREADS;
@@ -242,8 +252,7 @@ static int insert_vectors(struct top *t, struct view *v, struct dinst_error *e)
 	v->ids = json_array();
 	err = insert_vector(t, v, v->latency, foci, e);
 	json_decref(foci);
-	/* the processor's clock is a system call: only where calls take longer than that */
-	if (!err && threads && v->of->mean > 100 * TOP_CLOCK_NS) {
+	if (!err && takes_cpu(v)) {
 		foci = json_pack("[s,s]", v->of->focus, "/Process/*");
 		err = insert_vector(t, v, "cpu", foci, e);
 		json_decref(foci);
@@ -269,26 +278,44 @@ static json_t *element_of(json_t *row, json_t *key)
 	return NULL;
 }
 
+/* By its name as people read it, which is not its symbol's in C++ and Rust: "MODULE:NAME". */
+static struct function *function_read(struct top *t, const char *name)
+{
+	const size_t length = strlen(t->module);
+	const bool own = !strncmp(name, t->module, length) && name[length] == ':';
+	struct view *all = t->views[0];
+
+	for (size_t n = 0; n < all->count; n++)
+		if (!strcmp(all->functions[n].name, own ? name + length + 1 : name))
+			return &all->functions[n];
+	return NULL;
+}
+
 /* "redis-server:call+0x8f": the function that has this call in it. */
 static struct function *function_called(struct top *t, const char *name)
 {
-	struct view *all = t->views[0];
-	char focus[TOP_NAME + 8], *end;
+	char focus[TOP_NAME + 8] = "/Code/", *readable = focus + strlen(focus), *end;
+	struct function *f = NULL;
 
-	snprintf(focus, sizeof(focus), "/Code/%s", name);
-	end = strrchr(focus, '+');
-	if (end)
+	snprintf(readable, TOP_NAME, "%s", name);
+	/* not the one of operator+() */
+	end = strrchr(readable, '+');
+	if (end && !strncmp(end, "+0x", strlen("+0x")))
 		*end = '\0';
-	end = strchr(focus, ':');
-	if (end)
+	end = strchr(readable, ':');
+	if (end) {
 		*end = '/';
-	return function_of(all, focus);
+		f = function_of(t->views[0], focus);
+		*end = ':';
+	}
+	return f ? f : function_read(t, readable);
 }
 
 static void element_line(struct top *t, struct view *v, struct line *l, json_t *element,
 			 double seconds)
 {
-	json_t *before = element_of(json_array_get(v->last, 0), json_object_get(element, "key"));
+	json_t *before =
+		element_of(json_array_get(v->last, LATENCIES), json_object_get(element, "key"));
 	const char *name = json_string_value(json_object_get(element, "name"));
 	const double calls = number(element, "count") - number(before, "count");
 	json_t *since = buckets_since(json_object_get(element, "buckets"),
@@ -320,7 +347,8 @@ static void element_line(struct top *t, struct view *v, struct line *l, json_t *
 /* Processor time of a thread, from the second vector. */
 static void thread_cpu(struct view *v, json_t *cpus, json_t *key, struct line *l, double seconds)
 {
-	json_t *now = element_of(cpus, key), *before = element_of(json_array_get(v->last, 1), key);
+	json_t *now = element_of(cpus, key);
+	json_t *before = element_of(json_array_get(v->last, CPUS), key);
 
 	if (now)
 		l->cpu = (number(now, "value") - number(before, "value")) / seconds;
@@ -328,7 +356,7 @@ static void thread_cpu(struct view *v, json_t *cpus, json_t *key, struct line *l
 
 static int take_elements(struct top *t, struct view *v, json_t *rows, double seconds)
 {
-	json_t *elements = json_object_get(json_array_get(rows, 0), "elements"), *element;
+	json_t *elements = json_object_get(json_array_get(rows, LATENCIES), "elements"), *element;
 	const size_t count = json_array_size(elements);
 	struct line *lines = realloc(v->lines, (count ? count : 1) * sizeof(*lines));
 	size_t index;
@@ -337,15 +365,18 @@ static int take_elements(struct top *t, struct view *v, json_t *rows, double sec
 		return DINST_NO_MEMORY;
 	v->lines = lines;
 	v->line_count = 0;
+	v->rate = 0;
 	json_array_foreach(elements, index, element)
 	{
 		struct line *l = &v->lines[v->line_count++];
 
 		element_line(t, v, l, element, seconds);
-		if (json_array_size(rows) > 1)
-			thread_cpu(v, json_array_get(rows, 1), json_object_get(element, "key"), l,
-				   seconds);
+		if (json_array_size(rows) > CPUS)
+			thread_cpu(v, json_array_get(rows, CPUS), json_object_get(element, "key"),
+				   l, seconds);
+		v->rate += l->rate;
 	}
+	v->line_all = v->line_count;
 	return 0;
 }
 
@@ -358,8 +389,10 @@ static void add_cost(struct top *t, struct view *v, json_t *rows)
 	{
 		const double before = number(json_array_get(v->last, index), "hits");
 
+		/* the second one takes processor time, whose clock is a system call */
 		t->spent_ns +=
-			(number(row, "hits") - before) * (number(row, "predicted_ns") + TOP_WAY_NS);
+			(number(row, "hits") - before) * (number(row, "predicted_ns") + TOP_WAY_NS +
+							  (index == CPUS ? TOP_CLOCK_NS : 0));
 	}
 }
 
@@ -385,11 +418,12 @@ static int read_vectors(struct top *t, struct view *v, bool take, struct dinst_e
 	return err;
 }
 
-int drill_read(struct top *t, struct view *v, uint64_t until_ns, struct dinst_error *e)
+static int drill_read(struct top *t, struct view *v, uint64_t until_ns, struct dinst_error *e)
 {
 	enum { CALL_NS = 120 };
 	const double budget = t->limit * t->scale * 1e7, before = t->spent_ns;
-	const double cost = v->of->rate > 0 ? v->of->rate * CALL_NS : 0;
+	const double call_ns = CALL_NS + (takes_cpu(v) ? 2 * TOP_CLOCK_NS : 0);
+	const double cost = v->rate > 0 ? v->rate * call_ns : 0;
 	uint64_t end = until_ns;
 	int err = 0;
 
@@ -413,6 +447,8 @@ int drill_read(struct top *t, struct view *v, uint64_t until_ns, struct dinst_er
 		top_pause(t, end < until_ns ? end : until_ns);
 	if (!err)
 		err = read_vectors(t, v, true, e);
+	if (!err)
+		v->rounds++;
 	t->credit_ns -= t->spent_ns - before;
 	return !err && cost > budget ? view_leave(t, v, e) : err;
 }
@@ -457,4 +493,22 @@ int drill_back(struct top *t, struct dinst_error *e)
 	t->credit_ns = 0;
 	/* what it counted goes in again with the next refresh */
 	return 0;
+}
+
+int drill_refresh(struct top *t, struct view *v, uint64_t until_ns, struct dinst_error *e)
+{
+	struct dinst_error why = {0, ""};
+	int err = drill_read(t, v, until_ns, &why);
+
+	if (err != DINST_BUSY && !top_can_say(err))
+		return err ? dinst_fail_text(e, err, why.text) : 0;
+	if (err == DINST_BUSY) {
+		err = view_leave(t, v, e);
+		top_say_busy(t, why.text);
+		top_pause(t, until_ns);
+		return err;
+	}
+	err = drill_back(t, e);
+	top_say(t, "%.400s", why.text);
+	return err;
 }

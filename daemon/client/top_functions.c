@@ -171,6 +171,7 @@ static int survey_some(struct top *t, struct view *v, struct function **some, si
 	}
 	if (!err)
 		err = probe_remove(t, &set, NULL, e);
+	v->surveyed = v->surveyed && !set.missing;
 	free(set.list);
 	return err;
 }
@@ -193,6 +194,7 @@ static int count_chosen(struct top *t, struct view *v, struct dinst_error *e)
 				some[k] = some[--count];
 				break;
 			}
+	v->counts.missing = false;
 	err = probe_insert(t, &v->counts, v->calls, some, count, v->kind == VIEW_CALLEES, e);
 	free(some);
 	/* all begin at one time */
@@ -204,6 +206,10 @@ int functions_survey(struct top *t, struct view *v, struct dinst_error *e)
 	struct function **some = calloc(TOP_CHUNK, sizeof(*some));
 	int err = some ? 0 : dinst_fail(e, DINST_NO_MEMORY, "no memory for a survey");
 
+	/* whatever was refused may be possible now */
+	for (size_t n = 0; n < v->count; n++)
+		v->functions[n].uncountable = v->functions[n].refused = false;
+	v->surveyed = true;
 	for (size_t n = 0; !err && n < v->count && question_going(&t->q) && !t->quit;) {
 		size_t count = 0;
 
@@ -216,14 +222,16 @@ int functions_survey(struct top *t, struct view *v, struct dinst_error *e)
 		err = survey_some(t, v, some, count, e);
 	}
 	free(some);
+	if (!err && !v->surveyed)
+		return 0;
 	if (!err)
 		err = choose_counted(t, v, e);
 	if (!err)
 		err = count_chosen(t, v, e);
-	v->surveyed = true;
 	/* so that something is known soon */
 	t->credit_ns = t->limit * t->scale * 1e7 * TOP_HEAD_START;
-	t->message[0] = '\0';
+	if (!t->busy)
+		t->message[0] = '\0';
 	return err;
 }
 
@@ -299,8 +307,10 @@ int functions_count(struct top *t, struct view *v, struct dinst_error *e)
 	bool scouts;
 	size_t count;
 	/* none are in after view_leave(): what they said before says nothing about now */
-	int err = v->counts.count ? probe_read(t, &v->counts, take_rate, e) : count_chosen(t, v, e);
+	int err = probe_read(t, &v->counts, take_rate, e);
 
+	if (!err && (!v->counts.count || v->counts.missing))
+		err = count_chosen(t, v, e);
 	if (err)
 		return err;
 	scouts = v->rounds < TOP_SCOUT_EVERY || v->rounds % TOP_SCOUT_EVERY == 0 ||

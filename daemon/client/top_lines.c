@@ -94,6 +94,19 @@ static void keep_cursor(struct top *t, struct view *v)
 		v->first = v->cursor - t->rows + 1;
 }
 
+/* Of callers and threads: all stay, for another filter; those that this one lets through come first. */
+static void pass_first(const struct top *t, struct view *v)
+{
+	v->line_count = 0;
+	for (size_t n = 0; n < v->line_all; n++)
+		if (passes(t, v->lines[n].name)) {
+			const struct line other = v->lines[v->line_count];
+
+			v->lines[v->line_count++] = v->lines[n];
+			v->lines[n] = other;
+		}
+}
+
 int lines_make(struct top *t, struct view *v)
 {
 	struct line *lines;
@@ -110,6 +123,8 @@ int lines_make(struct top *t, struct view *v)
 		for (size_t n = 0; n < v->count; n++)
 			if (v->functions[n].rate > 0 && passes(t, v->functions[n].name))
 				from_function(&v->lines[v->line_count++], &v->functions[n]);
+	} else {
+		pass_first(t, v);
 	}
 	if (v->line_count)
 		qsort_r(v->lines, v->line_count, sizeof(*v->lines), compare, t);

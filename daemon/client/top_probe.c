@@ -6,6 +6,7 @@
  * cost the target.
  */
 #include "daemon/client/top.h"
+#include "daemon/common/rpc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,10 +43,13 @@ static struct function *find(struct function **sorted, size_t count, const char 
 
 static void refuse(const struct probe_set *set, struct function *f)
 {
-	if (set->times)
+	if (set->times) {
 		f->refused = true;
-	else
+	} else {
 		f->uncountable = true;
+		/* what was read before, by samples, would stay as it was then */
+		f->rate = -1;
+	}
 }
 
 /* Instances at nothing are of no use: they are removed again. */
@@ -128,30 +132,59 @@ static int insert_some(struct top *t, struct probe_set *set, const char *metric,
 	return err;
 }
 
-/* The request's own fault, or one function's; anything else ends the question. */
+/* The request's own fault, or one function's; anything else but DINST_BUSY ends the question. */
 static bool is_refusal(int err)
 {
 	return err == DINST_NO_FUNCTION || err == DINST_REFUSED || err == DINST_FAILED ||
-	       err == DINST_UNSUPPORTED || err == DINST_BUSY;
+	       err == DINST_UNSUPPORTED;
+}
+
+/* What a focus takes in a line of JSON at most, in bytes. */
+static size_t length_in_json(const char *focus)
+{
+	size_t length = strlen("\"\",");
+
+	for (const unsigned char *at = (const unsigned char *)focus; *at; at++)
+		length += *at < ' ' || *at > '~'      ? strlen("\\u0000")
+			  : *at == '"' || *at == '\\' ? 2
+						      : 1;
+	return length;
+}
+
+static bool fit_one_request(struct function **functions, size_t count)
+{
+	size_t length = 0;
+
+	for (size_t n = 0; n < count; n++)
+		length += length_in_json(functions[n]->focus);
+	return length <= RPC_CLIENT_LINE / 2;
 }
 
 int probe_insert(struct top *t, struct probe_set *set, const char *metric,
 		 struct function **functions, size_t count, bool hits, struct dinst_error *e)
 {
+	const bool fit = count < 2 || fit_one_request(functions, count);
 	struct dinst_error why = {0, ""};
-	int err;
+	int err = 0;
 
-	if (!count)
+	if (!count || !question_going(&t->q))
 		return 0;
-	err = insert_some(t, set, metric, functions, count, hits, &why);
+	if (fit)
+		err = insert_some(t, set, metric, functions, count, hits, &why);
+	/* nobody's fault, and it passes */
+	if (err == DINST_BUSY) {
+		set->missing = true;
+		top_say_busy(t, why.text);
+		return 0;
+	}
 	/* a request is carried out as a whole or not at all: the one that is to blame is looked for */
-	if (err && is_refusal(err) && count > 1) {
+	if (!fit || (is_refusal(err) && count > 1)) {
 		err = probe_insert(t, set, metric, functions, count / 2, hits, e);
 		return err ? err
 			   : probe_insert(t, set, metric, functions + count / 2, count - count / 2,
 					  hits, e);
 	}
-	if (err && is_refusal(err)) {
+	if (is_refusal(err)) {
 		refuse(set, functions[0]);
 		return 0;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * top.c - dinst top on programs whose calls are known: two functions of one name are both
- * counted, and after a pause, or on the way back, rates go on; at the prompt each begins anew. Keys
+ * counted, and after a pause, or on the way back, rates go on; at the prompt each begins anew; views
+ * of callers and threads keep the limit and the filter, and where there can be none it says so. Keys
  * are typed into a terminal.
  */
 #include <pthread.h>
@@ -88,7 +89,8 @@ static void type(const char *keys)
 	assert_int_equal(write(terminal, keys, strlen(keys)), strlen(keys));
 }
 
-static pid_t open_client(const char *command)
+/* `option` and its value may be NULL. */
+static pid_t open_with(const char *command, const char *option, const char *value)
 {
 	struct winsize size = {.ws_row = 24, .ws_col = 120};
 	char pid_text[16];
@@ -100,10 +102,15 @@ static pid_t open_client(const char *command)
 	pid = forkpty(&terminal, NULL, NULL, &size);
 	if (pid == 0) {
 		alarm(600);
-		execl(fixture_dinst, "dinst", command, pid_text, (char *)NULL);
+		execl(fixture_dinst, "dinst", command, pid_text, option, value, (char *)NULL);
 		_exit(126);
 	}
 	return pid;
+}
+
+static pid_t open_client(const char *command)
+{
+	return open_with(command, NULL, NULL);
 }
 
 static void close_client(pid_t pid, const char *keys)
@@ -236,13 +243,167 @@ static void twins(void **state)
 	end_calls(&program);
 }
 
-int main(void)
+static void start_views(void)
+{
+	start_program(&program, "views");
+	hear_line(&program, "ready");
+	set_busy(1);
+}
+
+static void end_views(pid_t pid)
+{
+	close_client(pid, "q");
+	set_busy(0);
+	end_calls(&program);
+}
+
+/* What it costs is told there, the filter is applied, and who calls is found in C++, too */
+static void callers(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	start_views();
+	pid = open_with("top", "--filter", "views::inner");
+	see("views::inner(int)");
+	type("c");
+	see("callers of views::inner(int)");
+	see("costs it");
+	see("nothing with such a name was called");
+	type("/\033");
+	see("views::outer(int)+0x");
+	type("\r");
+	see("d by views::outer(int)");
+	end_views(pid);
+}
+
+/* Of a function that never returns nobody can tell who calls it: that is said, and it goes on */
+static void no_view_of(const char *key)
+{
+	pid_t pid;
+
+	start_views();
+	pid = open_with("top", "--filter", "views::leaps");
+	see("views::leaps()");
+	type(key);
+	see("none of its exits can be instrumented");
+	type("/\033");
+	see("views::outer(int)");
+	end_views(pid);
+}
+
+static void no_callers(void **state)
+{
+	(void)state;
+	no_view_of("c");
+}
+
+static void no_threads(void **state)
+{
+	(void)state;
+	no_view_of("t");
+}
+
+/* A line that is no function's has none of the views of one */
+static void of_threads_there_are_none(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	start_views();
+	pid = open_with("top", "--filter", "views");
+	see("views::outer(int)");
+	type("t");
+	see("threads in views::");
+	see(" views");
+	type("c");
+	see("that is no function of views");
+	end_views(pid);
+}
+
+/* Nothing was called since: how to go back is told */
+static void nothing_seen(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	start_views();
+	pid = open_client("top");
+	see("views::outer(int)");
+	type(" ");
+	see("PAUSED");
+	set_busy(0);
+	type("c");
+	see("callers of views::");
+	type(" ");
+	see("nothing was seen so far");
+	set_busy(1);
+	end_views(pid);
+}
+
+/* A target that cannot be stopped for a moment is asked again, and no function is given up */
+static void busy_for_a_moment(void **state)
+{
+	static const char busy_soon[] = "vfork 8000\n";
+	pid_t pid;
+
+	(void)state;
+	start_program(&program, "views");
+	hear_line(&program, "ready");
+	run_dinst(o, "attach %d", (int)program.pid);
+	assert_int_equal(o->status, 0);
+	assert_int_equal(write(program.in, busy_soon, strlen(busy_soon)), strlen(busy_soon));
+	pid = open_with("top", "--filter", "views::inner");
+	see("uninterruptible");
+	hear_line(&program, "done");
+	set_busy(1);
+	see("views::inner(int)");
+	close_client(pid, "q");
+	set_busy(0);
+	run_dinst(o, "detach %d", (int)program.pid);
+	assert_int_equal(o->status, 0);
+	end_calls(&program);
+}
+
+/* -d ends it on a terminal as it does elsewhere */
+static void duration(void **state)
+{
+	struct pollfd p = {0};
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	start_views();
+	pid = open_with("top", "-d", "2");
+	p = (struct pollfd){terminal, POLLIN, 0};
+	for (int ms = 0; ms < SEE_MS && waitpid(pid, &status, WNOHANG) == 0; ms += 50)
+		if (poll(&p, 1, 50) > 0 && read(terminal, screen, sizeof(screen)) <= 0)
+			nap_ms(50);
+	if (status == -1)
+		close_client(pid, "q");
+	else
+		close(terminal);
+	set_busy(0);
+	end_calls(&program);
+	assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_go_on),
 		cmocka_unit_test(begins_anew),
 		cmocka_unit_test(twins),
+		cmocka_unit_test(callers),
+		cmocka_unit_test(no_callers),
+		cmocka_unit_test(no_threads),
+		cmocka_unit_test(of_threads_there_are_none),
+		cmocka_unit_test(nothing_seen),
+		cmocka_unit_test(busy_for_a_moment),
+		cmocka_unit_test(duration),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("top", tests, setup, teardown);
 }
