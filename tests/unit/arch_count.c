@@ -595,6 +595,6 @@ int main(void)
 		cmocka_unit_test(test_exact_with_flags),
 	};
 
-	alarm(100);
+	alarm(400);
 	return cmocka_run_group_tests(tests, setup, NULL);
 }
