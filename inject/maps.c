@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -392,6 +393,37 @@ taddr_t maps_skip_guards(int pagemap, taddr_t address, taddr_t end)
 	       entry & MAPS_PAGEMAP_GUARD)
 		address += size;
 	return address < end ? address : end;
+}
+
+/* PAGEMAP_SCAN of include/uapi/linux/fs.h, and what goes with it. */
+struct scan_region {
+	uint64_t start, end, categories;
+};
+
+struct scan_request {
+	uint64_t size, flags, start, end, walk_end, regions, region_count, pages_most;
+	uint64_t inverted, all_of, any_of, returned;
+};
+
+enum { IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4 };
+
+taddr_t maps_first_page(int pagemap, taddr_t address, taddr_t end)
+{
+	struct scan_region found = {0};
+	struct scan_request request = {
+		.size = sizeof(request),
+		.start = address,
+		.end = end,
+		.regions = (uintptr_t)&found,
+		.region_count = 1,
+		.any_of = IS_PRESENT | IS_SWAPPED,
+		.returned = IS_PRESENT | IS_SWAPPED,
+	};
+	const int count = ioctl(pagemap, _IOWR('f', 16, struct scan_request), &request);
+
+	if (count < 0)
+		return address;
+	return count && found.start > address ? found.start : count ? address : end;
 }
 
 bool maps_is_untouched(int pagemap, taddr_t address, size_t length)

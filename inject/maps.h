@@ -87,6 +87,11 @@ int maps_open_pagemap(pid_t tid);
  */
 taddr_t maps_skip_guards(int pagemap, taddr_t address, taddr_t end);
 extern const uint64_t MAPS_PAGEMAP_GUARD; /* in an entry of a page: it is one */
+/*
+ * The first page of [address, end) that there is, or that is swapped out; `end` if there is none. However much is
+ * mapped: where nothing is, the kernel does not look. `address` itself where it does not tell (before Linux 6.7).
+ */
+taddr_t maps_first_page(int pagemap, taddr_t address, taddr_t end);
 /* True if no byte of [address, address + length), length > 0, lies in what may be a copy: nobody wrote there. */
 bool maps_is_untouched(int pagemap, taddr_t address, size_t length);
 

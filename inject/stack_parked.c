@@ -4,9 +4,9 @@
  * that switches between tasks of its own from signal handlers keeps interrupted
  * ones in frames on stacks from its heap, or in copies there. Nothing tells where,
  * so all of its private memory is searched for what the kernel saves for a
- * handler: a program counter in code, flags, segments; and what is shared and no file, as a
- * mapping that children are to share: a stack lies there as well as anywhere. Where it is too much, or
- * cannot be read, anything may be parked.
+ * handler: a program counter in code, flags, segments; whether or not anybody may write to it just now; and what is
+ * shared and no file, as a mapping that children are to share: a stack lies there as well as anywhere. Where it is too
+ * much, or cannot be read, anything may be parked.
  *
  * Done only for targets of which somebody has said that they may do so: it takes
  * some milliseconds for every 10 MiB, in the stop.
@@ -33,6 +33,7 @@ enum {
 	TEXT = 4096,
 	WORDS_MOST = 1 << 22,
 	ARENAS_MOST = 64,
+	LOCKED_FILE_MOST = 256 << 20, /* bytes; the data of a program is less */
 };
 
 /* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst; present, or swapped out; so is a guard, as it says. */
@@ -190,10 +191,25 @@ static struct stack_span next_ours(const struct search *s, taddr_t at, taddr_t h
 	return next;
 }
 
+/*
+ * Memory that nobody may write to just now, and could before: collectors and libraries for tasks take the right
+ * away for a while. What is code then is no stack, what the kernel has put there ([vvar]) is nobody's, and a file that is
+ * so large is data.
+ */
+static bool may_be_locked(const struct maps_entry *m)
+{
+	const bool is_kernels = m->name[0] == '[' && strcmp(m->name, "[heap]") != 0 &&
+				strncmp(m->name, "[stack", 6) != 0 &&
+				strncmp(m->name, "[anon:", 6) != 0;
+
+	return !m->shared && !is_stack_memory(m) && !(m->protection & PROT_EXEC) && !is_kernels &&
+	       (!m->inode || m->hi - m->lo <= LOCKED_FILE_MOST);
+}
+
 /* False for files: data, of which there may be any amount, and on which nobody stands. */
 static bool may_have_stacks(const struct maps_entry *m)
 {
-	return (!m->shared || maps_shares_memory(m)) && is_stack_memory(m);
+	return may_be_locked(m) || ((!m->shared || maps_shares_memory(m)) && is_stack_memory(m));
 }
 
 static bool find_arenas(struct search *s)
@@ -205,12 +221,23 @@ static bool find_arenas(struct search *s)
 	return count >= 0;
 }
 
-static bool search_between(struct search *s, taddr_t lo, taddr_t hi)
+/* Pages that nobody has touched are not brought into being; of a file that is locked, only copies were ever written to. */
+static bool is_there(const struct maps_entry *m, uint64_t entry)
+{
+	if (entry & MAPS_PAGEMAP_GUARD)
+		return false;
+	return may_be_locked(m) && m->inode ? maps_is_copy(entry) : entry & IN_MEMORY;
+}
+
+static bool search_between(struct search *s, const struct maps_entry *m, taddr_t lo, taddr_t hi)
 {
 	for (; lo < hi; lo += (taddr_t)PIECE_PAGES * PAGE) {
-		size_t count = (hi - lo) / PAGE < PIECE_PAGES ? (hi - lo) / PAGE : PIECE_PAGES;
-		size_t run = 0;
+		size_t count, run = 0;
 
+		/* Nothing is in most of what is reserved only, of which there may be any amount. */
+		if (may_be_locked(m) && !m->inode)
+			lo = maps_first_page(s->pagemap, lo, hi);
+		count = (hi - lo) / PAGE < PIECE_PAGES ? (hi - lo) / PAGE : PIECE_PAGES;
 		/* Where terabytes are mapped and empty (the shadow of sanitizers), looking takes seconds. */
 		s->looked += count;
 		if (s->looked > LOOKED_MOST)
@@ -218,10 +245,8 @@ static bool search_between(struct search *s, taddr_t lo, taddr_t hi)
 		if (pread(s->pagemap, s->entries, count * WORD, (off_t)(lo / PAGE * WORD)) !=
 		    (ssize_t)(count * WORD))
 			return false;
-		/* Pages that nobody has touched are not brought into being. */
 		for (size_t i = 0; i <= count; i++) {
-			if (i < count && s->entries[i] & IN_MEMORY &&
-			    !(s->entries[i] & MAPS_PAGEMAP_GUARD)) {
+			if (i < count && is_there(m, s->entries[i])) {
 				run++;
 				continue;
 			}
@@ -241,7 +266,7 @@ static bool search_mapping(struct search *s, const struct maps_entry *m)
 
 	for (taddr_t at = m->lo; at < m->hi && whole; at = ours.hi) {
 		ours = next_ours(s, at, m->hi);
-		whole = search_between(s, at, ours.lo);
+		whole = search_between(s, m, at, ours.lo);
 	}
 	return whole;
 }

@@ -17,24 +17,7 @@
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 #include "tests/live/mdl_help.h"
-
-static void ask(struct harness *h, const char *command, const char *answer)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), "%s\n", command);
-	harness_send(h, text);
-	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
-}
-
-static bool becomes_active(struct session *s, unsigned id)
-{
-	for (int i = 0; i < 12000 && session_pending(s, id); i++) {
-		request_retry_pending(s);
-		usleep(10000);
-	}
-	return !session_pending(s, id);
-}
+#include "tests/live/parked_help.h"
 
 /*
  * Parked in the window: it is not patched before the task has gone on. `unknown`:

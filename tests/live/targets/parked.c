@@ -10,6 +10,8 @@
  *   away     the handler gives way to another stack and stays on the thread's own
  *   fiber    the function runs on a stack from the heap; the handler on it gives way
  *   shared   the same on a stack that is mapped shared
+ *   mapped   the same on one that is mapped private
+ *   painted  the same on one that is a private copy of a file
  *   own      as away, by a switch of the program's own; nothing lies above the other stack's begin
  *   within   as own, by a thread whose stack is the lowest part of a larger mapping
  *   lent     the same, of one that is mapped shared
@@ -23,6 +25,8 @@
  *   go N     calls it N times without a fault; "done"
  *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled".
  *            Above 1,024 it is mapped only, and empty.
+ *   rights N what may be done with the stack of "shared", "mapped" and "painted" from now on (PROT_READ is 1); "set"
+ *   reserve N  N GiB more of addresses, at which nothing may be; "reserved"
  *   load F   loads the shared object F; "loaded"
  *   code     begins to map code of its own making all the time, each time of a new file in memory; "begun"
  *   guard    a guard that is no mapping, in memory of its own; "guarded", or "none" where the
@@ -59,7 +63,7 @@ static void *own_server, *own_task;
 static ucontext_t server, task, in_handler;
 static ucontext_t *saved;
 static volatile int *page;
-static char *shared; /* a stack */
+static char *mapped; /* a stack */
 static char mode;
 static volatile int wrong, parked, finished;
 static volatile long steps_left; /* until it gives way; 0: it does by a fault, or not at all */
@@ -168,7 +172,7 @@ static void park(void)
 		return;
 	}
 	if (!stack)
-		stack = mode == 's' ? shared : malloc(STACK);
+		stack = mapped ? mapped : malloc(STACK);
 	getcontext(&task);
 	task.uc_stack.ss_sp = stack;
 	task.uc_stack.ss_size = STACK;
@@ -214,6 +218,30 @@ static void fill(size_t bytes)
 			      -1, 0);
 	if (size && memory == MAP_FAILED)
 		exit(2);
+}
+
+/* What the stack of these lies in. */
+static char *map_stack(void)
+{
+	const int rights = PROT_READ | PROT_WRITE;
+	int fd;
+
+	if (mode == 's')
+		return mmap(NULL, STACK, rights, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (mode == 'm')
+		return mmap(NULL, STACK, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mode != 'p')
+		return NULL;
+	fd = memfd_create("stack", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, STACK))
+		exit(2);
+	return mmap(NULL, STACK, rights, MAP_PRIVATE, fd, 0);
+}
+
+static int reserve(size_t bytes)
+{
+	return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) !=
+	       MAP_FAILED;
 }
 
 static int guard(void)
@@ -270,6 +298,10 @@ static void serve(void)
 		} else if (!strncmp(line, "fill", 4)) {
 			fill((size_t)atol(line + 5) << 20);
 			puts("filled");
+		} else if (!strncmp(line, "rights", 6)) {
+			puts(mprotect(mapped, STACK, atoi(line + 7)) ? "not set" : "set");
+		} else if (!strncmp(line, "reserve", 7)) {
+			puts(reserve((size_t)atol(line + 8) << 30) ? "reserved" : "not reserved");
 		} else if (!strncmp(line, "guard", 5)) {
 			puts(guard() ? "guarded" : "none");
 		} else if (!strncmp(line, "load", 4)) {
@@ -352,7 +384,7 @@ int main(int argc, char **argv)
 	saved = malloc(sizeof(*saved));
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	*page = VALUE;
-	shared = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	mapped = map_stack();
 	sigaction(SIGSEGV, &fault, NULL);
 	sigaction(SIGUSR1, &again, NULL);
 	sigaction(SIGTRAP, &trap, NULL);
