@@ -94,6 +94,8 @@ bool arch_is_sigreturn(const uint8_t *code, size_t size);
 enum { ARCH_SAVED_WORDS = 3 };
 bool arch_may_be_saved_pc(const uint64_t word[ARCH_SAVED_WORDS]);
 int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp);
+/* arch_may_be_saved_pc() of the interrupted program counter there; false where it is not all in `size` bytes. */
+bool arch_signal_frame_is_saved(const uint8_t *frame, size_t size);
 
 /*
  * Shadow stacks: copies of return addresses that the processor keeps. A call

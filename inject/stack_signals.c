@@ -2,7 +2,9 @@
 /*
  * stack_signals.c - finding signal frames in copies of stacks: a program counter
  * in code, a stack pointer into a stack, and a return address at which sigreturn
- * is called. Reads the target for the last of them, and never changes it.
+ * is called. What was code or a stack when it was interrupted may not be one just now (a guard that a handler
+ * is about to open, memory under a write barrier): then flags and segments say what it is.
+ * Reads the target for the return address, and never changes it.
  */
 #include "inject/stack_signals.h"
 
@@ -76,10 +78,12 @@ static bool read_frame(struct signal_search *s, const uint8_t *frame, size_t siz
 		return false;
 	if (size > ARCH_SIGNAL_FRAME)
 		size = ARCH_SIGNAL_FRAME;
-	if (arch_signal_frame(frame, size, &pc, sp) != ARCH_OK || !is_text(s, pc))
+	if (arch_signal_frame(frame, size, &pc, sp) != ARCH_OK)
 		return false;
-	return is_text(s, code) && is_stack_memory(maps_find(&s->shot->maps, *sp)) &&
-	       is_sigreturn(s, code);
+	if (!(is_text(s, pc) && is_stack_memory(maps_find(&s->shot->maps, *sp))) &&
+	    !arch_signal_frame_is_saved(frame, size))
+		return false;
+	return is_text(s, code) && is_sigreturn(s, code);
 }
 
 static bool make_room(struct region_signals **found, size_t room)

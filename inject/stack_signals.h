@@ -16,7 +16,7 @@ enum { SIGRETURN_CACHE = 256 };
 
 struct signal_frame {
 	taddr_t at; /* where it begins */
-	taddr_t sp; /* of the code that it interrupted: in memory that can be a stack */
+	taddr_t sp; /* of the code that it interrupted; may be in memory that cannot be a stack now */
 };
 
 /* What was found in one copy. */

@@ -207,17 +207,17 @@ bool arch_is_sigreturn(const uint8_t *code, size_t size)
  * sp was when the handler was called, and the record's magic number and size
  * say whether it is one.
  */
+enum {
+	SIGCONTEXT = 128 + 176,
+	SP_AT = SIGCONTEXT + 8 + 31 * 8,
+	PC_AT = SP_AT + 8,
+	RECORD_AT = SIGCONTEXT + 288,
+	VECTOR_MAGIC = 0x46508001, /* FPSIMD_MAGIC, asm/sigcontext.h */
+	VECTOR_SIZE = 528,
+};
+
 int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp)
 {
-	enum {
-		SIGCONTEXT = 128 + 176,
-		SP_AT = SIGCONTEXT + 8 + 31 * 8,
-		PC_AT = SP_AT + 8,
-		RECORD_AT = SIGCONTEXT + 288,
-		VECTOR_MAGIC = 0x46508001, /* FPSIMD_MAGIC, asm/sigcontext.h */
-		VECTOR_SIZE = 528,
-	};
-
 	if (size < RECORD_AT + 8)
 		return ARCH_TRUNCATED;
 	if (a64_load(frame + RECORD_AT) != VECTOR_MAGIC ||
@@ -226,4 +226,14 @@ int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *s
 	memcpy(sp, frame + SP_AT, 8);
 	memcpy(pc, frame + PC_AT, 8);
 	return ARCH_OK;
+}
+
+bool arch_signal_frame_is_saved(const uint8_t *frame, size_t size)
+{
+	uint64_t words[ARCH_SAVED_WORDS];
+
+	if (size < PC_AT + sizeof(words))
+		return false;
+	memcpy(words, frame + PC_AT, sizeof(words));
+	return arch_may_be_saved_pc(words);
 }

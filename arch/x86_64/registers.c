@@ -245,13 +245,23 @@ bool arch_is_sigreturn(const uint8_t *code, size_t size)
  * then struct ucontext: flags 8, link 8, stack 24 bytes, then sigcontext: r8 to
  * r15, di, si, bp, bx, dx, ax, cx, sp, ip.
  */
+enum { SIGCONTEXT = 8 + 40, FRAME_SP = SIGCONTEXT + 15 * 8, FRAME_IP = SIGCONTEXT + 16 * 8 };
+
 int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp)
 {
-	enum { SIGCONTEXT = 8 + 40, SP = SIGCONTEXT + 15 * 8, IP = SIGCONTEXT + 16 * 8 };
-
-	if (size < IP + 8)
+	if (size < FRAME_IP + 8)
 		return ARCH_TRUNCATED;
-	memcpy(sp, frame + SP, 8);
-	memcpy(pc, frame + IP, 8);
+	memcpy(sp, frame + FRAME_SP, 8);
+	memcpy(pc, frame + FRAME_IP, 8);
 	return ARCH_OK;
+}
+
+bool arch_signal_frame_is_saved(const uint8_t *frame, size_t size)
+{
+	uint64_t words[ARCH_SAVED_WORDS];
+
+	if (size < FRAME_IP + sizeof(words))
+		return false;
+	memcpy(words, frame + FRAME_IP, sizeof(words));
+	return arch_may_be_saved_pc(words);
 }

@@ -321,30 +321,37 @@ static void add_unreadable(struct maps *m, taddr_t lo)
 	m->count++;
 }
 
-/* Frames that are found where the handler returns to `code`, and interrupted spin(). */
-static size_t frames_to(struct scene *c, taddr_t code)
+/* Words of struct rt_sigframe, with the return address (registers.c). */
+enum { FRAME_WORDS = ARCH_SIGNAL_FRAME / 8, SP = 21, PC = 22, FLAGS = 23, SEGMENTS = 24 };
+
+/* Frames that are found in that. */
+static size_t frames_in(struct scene *c, uint64_t frame[FRAME_WORDS])
 {
-	enum {
-		SP = 21,
-		PC = 22
-	}; /* words of struct rt_sigframe, with the return address (registers.c) */
-	const struct maps_entry *stack = maps_named(&c->shot->maps, "[stack]");
-	uint64_t frame[ARCH_SIGNAL_FRAME / 8] = {code};
 	struct stack_region region = {
-		.lo = 0x1000, .hi = 0x1000 + sizeof(frame), .bytes = (uint8_t *)frame};
+		.lo = 0x1000, .hi = 0x1000 + ARCH_SIGNAL_FRAME, .bytes = (uint8_t *)frame};
 	struct signal_search *search = malloc(sizeof(*search));
 	struct dinst_error e = {0};
 	size_t count;
 
-	assert_true(stack && search);
-	frame[SP] = stack->lo;
-	frame[PC] = c->spin_begin;
+	assert_non_null(search);
 	signal_search_begin(search, c->shot);
 	assert_int_equal(signal_frames_find(search, &region, &e), 0);
 	count = region.signals->count;
 	free(region.signals);
 	free(search);
 	return count;
+}
+
+/* ... where the handler returns to `code`, and interrupted spin(). */
+static size_t frames_to(struct scene *c, taddr_t code)
+{
+	const struct maps_entry *stack = maps_named(&c->shot->maps, "[stack]");
+	uint64_t frame[FRAME_WORDS] = {code};
+
+	assert_non_null(stack);
+	frame[SP] = stack->lo;
+	frame[PC] = c->spin_begin;
+	return frames_in(c, frame);
 }
 
 /*
@@ -366,6 +373,32 @@ static void unreadable_return(void **state)
 	finish(&c);
 }
 
+/*
+ * fear C2: what was code or a stack when it was interrupted is none just now: flags and segments tell that the kernel
+ * saved it, and an old address of sigreturn without these is no frame
+ */
+static void changed_memory(void **state)
+{
+	enum { NOWHERE = 0x20000, USER_CS = 0x33, USUAL_FLAGS = 0x246 };
+	struct scene c;
+
+	if (strcmp(arch_name, "x86-64"))
+		skip();
+	begin(&c, *state);
+	add_unreadable(&c.shot->maps, NOWHERE);
+	for (int i = 0; i < 4; i++) {
+		uint64_t frame[FRAME_WORDS] = {NOWHERE + 16};
+		const struct maps_entry *stack = maps_named(&c.shot->maps, "[stack]");
+
+		frame[SP] = i % 2 ? stack->lo : 8;
+		frame[PC] = i % 2 ? 8 : c.spin_begin;
+		frame[FLAGS] = USUAL_FLAGS;
+		frame[SEGMENTS] = i / 2 ? USER_CS : 0;
+		assert_int_equal(frames_in(&c, frame), i / 2);
+	}
+	finish(&c);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -373,7 +406,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(walk_equals_backtrace), CASE(every_frame_is_found),
 		CASE(many_ranges_at_once),   CASE(walks_out_of_our_own_code),
-		CASE(unreadable_return),
+		CASE(unreadable_return),     CASE(changed_memory),
 	};
 
 	return cmocka_run_group_tests_name("live/stack_shapes", tests, NULL, NULL);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack_left.c - stacks that a thread was interrupted on, and has left: what a handler comes back to is
+ * found, by the scan and by the walk.
+ */
+#include <stdlib.h>
+
+#include "inject/stack.h"
+#include "tests/live/harness_thread.h"
+#include "tests/live/inject_help.h"
+
+static struct snapshot *shot;
+
+static int take(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)arg;
+	return snapshot_take_threads(s, &shot, e);
+}
+
+static void expect(taddr_t address, bool hit)
+{
+	struct stack_range range = {address, address + 1, false};
+
+	assert_int_equal(snapshot_scan_stacks(shot, &range, 1), hit);
+	range.hit = false;
+	assert_int_equal(snapshot_walk(shot, NULL, NULL, &range, 1), hit);
+}
+
+/* `precise`: what nobody comes back to is not found. */
+static void run(struct harness *h, const char *mode, bool precise)
+{
+	const taddr_t stuck = harness_symbol("tests/live/targets/stack-left", "stuck_at");
+	struct target *t;
+
+	harness_start(h, "stack-left", mode, NULL);
+	t = help_open((pid_t)strtol(harness_line(h, HARNESS_ANSWER_MS), NULL, 10));
+	help_stop_well(t, take, NULL);
+	expect(stuck, true);
+	if (precise)
+		expect(stuck + 1, false);
+	snapshot_free(shot);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear C2, H5, J1: the handler of a fault is about to make the guard usable that the interrupted stack pointer leads into,
+ * as of a stack that grows: nothing can be a stack there yet, and it is followed all the same
+ */
+static void guard_is_about_to_go(void **state)
+{
+	run(*state, "guard", false);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(guard_is_about_to_go),
+	};
+
+	return cmocka_run_group_tests_name("live/stack_left", tests, NULL, NULL);
+}
