@@ -30,6 +30,7 @@ enum {
 /* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
 static const uint64_t PAGEMAP_PRESENT = (uint64_t)1 << 63;
 static const uint64_t PAGEMAP_SWAPPED = (uint64_t)1 << 62;
+const uint64_t MAPS_PAGEMAP_THERE = (uint64_t)3 << 62;
 static const uint64_t PAGEMAP_FILE = (uint64_t)1 << 61;
 static const uint64_t PAGEMAP_EXCLUSIVE = (uint64_t)1 << 56;
 const uint64_t MAPS_PAGEMAP_GUARD = (uint64_t)1 << 58; /* since Linux 6.15 */

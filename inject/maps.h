@@ -87,6 +87,7 @@ int maps_open_pagemap(pid_t tid);
  */
 taddr_t maps_skip_guards(int pagemap, taddr_t address, taddr_t end);
 extern const uint64_t MAPS_PAGEMAP_GUARD; /* in an entry of a page: it is one */
+extern const uint64_t MAPS_PAGEMAP_THERE; /* ... it is present, or swapped out, or a guard */
 /*
  * The first page of [address, end) that there is, or that is swapped out; `end` if there is none. However much is
  * mapped: where nothing is, the kernel does not look. `address` itself where it does not tell (before Linux 6.7).

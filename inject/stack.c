@@ -32,7 +32,8 @@
 static const size_t OWN_MOST = (size_t)64 << 20;
 static const size_t OWN_END = (size_t)16 << 20;
 static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other stack */
-static const size_t HOME_MOST = (size_t)1 << 20;   /* ... of one that its thread has left */
+static const size_t HOME_MOST = (size_t)1
+				<< 20; /* ... of what its thread may have left, and may be none */
 /*
  * ... of all, counted as often as threads share them (some seconds' looking at each of them): of the
  * stacks beyond everything counts, too.
@@ -41,6 +42,7 @@ static const size_t SPANNED_MOST = (size_t)16 << 30;
 
 enum {
 	WORD = 8,
+	PAGE = 4096,
 	THREAD_FRAMES = 1024, /* of signals, on the stacks of one thread */
 	/* Bytes of a thread's block behind its pointer; of all that is seen a few thousand. */
 	BLOCK_MOST = 1 << 16,
@@ -209,37 +211,70 @@ static int follow_span(struct signal_search *search, struct stack_shot *thread, 
 	return DINST_OK;
 }
 
-/* The stack that the thread was given when it began; NULL where it cannot be told. */
-static const struct maps_entry *home_of(const struct snapshot *shot,
-					const struct stack_shot *thread)
+/* What can be a stack at its thread pointer: the C library puts a thread's block on top of its stack. */
+static const struct maps_entry *own_mapping(const struct snapshot *shot,
+					    const struct stack_shot *thread)
 {
-	const struct maps_entry *entry;
+	const struct maps_entry *entry = maps_find(&shot->maps, arch_thread_pointer(&thread->regs));
 
-	if (thread->tid == target_pid(shot->target))
-		return maps_named(&shot->maps, "[stack]");
-	/* The C library puts a thread's block on top of its stack. */
-	entry = maps_find(&shot->maps, arch_thread_pointer(&thread->regs));
 	return is_stack_memory(entry) ? entry : NULL;
+}
+
+static bool is_on(const struct stack_shot *thread, taddr_t lo, taddr_t hi)
+{
+	for (size_t i = 0; i < thread->span_count; i++)
+		if (thread->spans[i].lo < hi && thread->spans[i].hi > lo)
+			return true;
+	return false;
 }
 
 /*
  * A thread that runs on a stack of the program's own making, and came there from
  * a signal handler, has left a frame on the one that it was given. How deep that
- * is in use is not known, so that all of it counts.
+ * is in use is not known, so that all of it counts that was ever used; what lies above the thread's block is
+ * another stack. `most`: bytes that are copied; where OWN_MOST are too few everything counts.
  */
-static int add_home(struct snapshot *shot, struct stack_shot *thread, struct dinst_error *e)
+static int add_home(struct snapshot *shot, struct stack_shot *thread, const struct maps_entry *home,
+		    size_t most, struct dinst_error *e)
 {
-	const struct maps_entry *home = home_of(shot, thread);
-	taddr_t own = home ? end_of_own(shot, thread, home->lo, home) : 0, lo, hi;
+	const taddr_t pointer = arch_thread_pointer(&thread->regs);
+	const taddr_t own = home ? end_of_own(shot, thread, home->lo, home) : 0;
+	taddr_t hi, lo;
 
 	if (!home)
 		return DINST_OK;
-	hi = own ? own : home->hi;
-	lo = hi - home->lo > HOME_MOST ? hi - HOME_MOST : home->lo;
-	for (size_t i = 0; i < thread->span_count; i++)
-		if (thread->spans[i].lo < hi && thread->spans[i].hi > (own ? lo : home->lo))
-			return DINST_OK;
-	return add_stack(shot, thread, lo + arch_red_zone, e);
+	hi = own && strcmp(home->name, "[stack]") != 0 ? pointer - pointer % WORD : home->hi;
+	if (is_on(thread, home->lo, hi) || hi == home->lo)
+		return DINST_OK;
+	if (!own)
+		most = HOME_MOST;
+	lo = hi - home->lo > most ? hi - most : home->lo;
+	lo -= lo % PAGE;
+	if (own) {
+		thread->partial |= most == OWN_MOST && snapshot_is_used(shot, home->lo, lo);
+		lo = snapshot_home_begin(shot, home, lo, hi);
+	}
+	return lo < hi ? add_span(shot, thread, lo, hi, e) : DINST_OK;
+}
+
+/*
+ * The kernel's [stack] is that of the first thread. In a child that another thread has forked the only one
+ * has its number, and that other's stack: nothing tells, so that what is at its thread pointer counts, too.
+ */
+static int add_homes(struct snapshot *shot, struct stack_shot *thread, struct dinst_error *e)
+{
+	const struct maps_entry *first;
+	bool is_first;
+	int result;
+
+	if (thread->tid != target_pid(shot->target))
+		return add_home(shot, thread, own_mapping(shot, thread), OWN_MOST, e);
+	first = maps_named(&shot->maps, "[stack]");
+	is_first = first && is_on(thread, first->lo, first->hi);
+	result = add_home(shot, thread, first, OWN_MOST, e);
+	if (result || is_first)
+		return result;
+	return add_home(shot, thread, own_mapping(shot, thread), OTHER_MOST, e);
 }
 
 static int follow_spans(struct signal_search *search, struct stack_shot *thread, size_t from,
@@ -262,7 +297,7 @@ static int take_thread(struct signal_search *search, struct stack_shot *thread,
 		result = follow_spans(search, thread, 0, e);
 	followed = thread->span_count;
 	if (!result)
-		result = add_home(search->shot, thread, e);
+		result = add_homes(search->shot, thread, e);
 	return result ? result : follow_spans(search, thread, followed, e);
 }
 

@@ -36,9 +36,6 @@ enum {
 	LOCKED_FILE_MOST = 256 << 20, /* bytes; the data of a program is less */
 };
 
-/* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst; present, or swapped out; so is a guard, as it says. */
-static const uint64_t IN_MEMORY = (uint64_t)3 << 62;
-
 struct words {
 	taddr_t *words;
 	size_t count, room;
@@ -226,7 +223,7 @@ static bool is_there(const struct maps_entry *m, uint64_t entry)
 {
 	if (entry & MAPS_PAGEMAP_GUARD)
 		return false;
-	return may_be_locked(m) && m->inode ? maps_is_copy(entry) : entry & IN_MEMORY;
+	return may_be_locked(m) && m->inode ? maps_is_copy(entry) : entry & MAPS_PAGEMAP_THERE;
 }
 
 static bool search_between(struct search *s, const struct maps_entry *m, taddr_t lo, taddr_t hi)

@@ -18,7 +18,9 @@ static const size_t ALL_MOST = (size_t)512 << 20;
 
 enum {
 	WORD = 8,
+	PAGE = 4096,
 	GUARDS_MOST = 4096, /* that are gone round in one snapshot, some 5 us each */
+	PIECE_PAGES = 512,  /* looked at together */
 };
 
 size_t snapshot_region_index(const struct snapshot *shot, taddr_t address)
@@ -143,4 +145,59 @@ int snapshot_copy(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial,
 		result = add_region(shot, lo, end, &lo, partial, e);
 	}
 	return result;
+}
+
+bool snapshot_is_used(const struct snapshot *shot, taddr_t lo, taddr_t hi)
+{
+	int pagemap;
+	bool used;
+
+	if (lo >= hi)
+		return false;
+	pagemap = maps_open_pagemap(target_memory_tid(shot->target));
+	used = pagemap < 0 || maps_first_page(pagemap, lo, hi) < hi;
+	if (pagemap >= 0)
+		close(pagemap);
+	return used;
+}
+
+/* Downwards from the page that ends at `end`. */
+static taddr_t lowest_page(int pagemap, taddr_t lo, taddr_t end)
+{
+	uint64_t entries[PIECE_PAGES];
+	taddr_t lowest = end;
+
+	for (size_t count; end > lo; end -= (taddr_t)count * PAGE) {
+		count = (end - lo) / PAGE < PIECE_PAGES ? (end - lo) / PAGE : PIECE_PAGES;
+		if (pread(pagemap, entries, count * WORD, (off_t)((end / PAGE - count) * WORD)) !=
+		    (ssize_t)(count * WORD))
+			return lo;
+		for (size_t i = count; i-- > 0;) {
+			if (entries[i] & MAPS_PAGEMAP_GUARD)
+				return lowest;
+			if (entries[i] & MAPS_PAGEMAP_THERE)
+				lowest = end - (taddr_t)(count - i) * PAGE;
+		}
+	}
+	return lowest;
+}
+
+taddr_t snapshot_home_begin(const struct snapshot *shot, const struct maps_entry *home, taddr_t lo,
+			    taddr_t hi)
+{
+	/* What is shared may be there, and this process have no pages of it yet: it was forked. */
+	static const taddr_t SHARED_LEAST = 1 << 20;
+	const int pagemap = maps_open_pagemap(target_memory_tid(shot->target));
+	taddr_t begin = lo, least;
+
+	if (pagemap >= 0) {
+		begin = lowest_page(pagemap, maps_first_page(pagemap, lo, hi),
+				    (hi + PAGE - 1) / PAGE * PAGE);
+		close(pagemap);
+	}
+	if (home->shared) {
+		least = hi - lo > SHARED_LEAST ? (hi - SHARED_LEAST) / PAGE * PAGE : lo;
+		return begin < least ? begin : least;
+	}
+	return begin < hi ? begin : hi;
 }

@@ -65,6 +65,16 @@ size_t snapshot_region_index(const struct snapshot *shot, taddr_t address);
 int snapshot_copy(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial,
 		  struct dinst_error *e);
 
+/*
+ * The lowest page that was ever used of a stack in `home` that ends at `hi` and begins at `lo`, a page's begin, or
+ * behind it: at a guard that is no mapping. `hi` if there is none, `lo` where that cannot be told.
+ */
+taddr_t snapshot_home_begin(const struct snapshot *shot, const struct maps_entry *home, taddr_t lo,
+			    taddr_t hi);
+
+/* True if there is anything in [lo, hi), or that cannot be told. */
+bool snapshot_is_used(const struct snapshot *shot, taddr_t lo, taddr_t hi);
+
 /* Fills in what may be parked; in the stop. */
 void snapshot_find_parked(struct snapshot *shot);
 

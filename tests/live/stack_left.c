@@ -53,12 +53,33 @@ static void guard_is_about_to_go(void **state)
 	run(*state, "guard", false);
 }
 
+/* fear C2, H5, J1: the handler goes on on a small stack directly above the thread's, in one mapping with it */
+static void other_stack_above(void **state)
+{
+	run(*state, "above", true);
+}
+
+/* fear C2, H5, J1: the same in a child that another thread than the first has forked there */
+static void forked_by_a_thread(void **state)
+{
+	run(*state, "forked", true);
+}
+
+/* fear C2, H5, J1: the same where the thread's stack is in use for some MiB */
+static void deep_in_its_stack(void **state)
+{
+	run(*state, "deep", true);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(guard_is_about_to_go),
+		CASE(other_stack_above),
+		CASE(forked_by_a_thread),
+		CASE(deep_in_its_stack),
 	};
 
 	return cmocka_run_group_tests_name("live/stack_left", tests, NULL, NULL);
