@@ -5,8 +5,9 @@
  * ones in frames on stacks from its heap, or in copies there. Nothing tells where,
  * so all of its private memory is searched for what the kernel saves for a
  * handler: a program counter in code, flags, segments; whether or not anybody may write to it just now; and what is
- * shared and no file, as a mapping that children are to share: a stack lies there as well as anywhere. Where it is too
- * much, or cannot be read, anything may be parked.
+ * shared and no file, as a mapping that children are to share: a stack lies there as well as anywhere. That this process
+ * has no pages of what is shared says nothing: it may have been forked, or have given them back. So that is read as the
+ * file that the kernel keeps for it, which makes no pages. Where it is too much, or cannot be read, anything may be parked.
  *
  * Done only for targets of which somebody has said that they may do so: it takes
  * some milliseconds for every 10 MiB, in the stop.
@@ -17,10 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "inject/arena.h"
 #include "inject/control.h"
+#include "inject/files.h"
+#include "inject/mounts.h"
 #include "inject/proc.h"
 #include "inject/stack_snapshot.h"
 
@@ -28,9 +32,11 @@ enum {
 	PAGE = 4096,
 	WORD = 8,
 	PIECE_PAGES = 256,	/* looked at together */
+	SHARED_PAGES = 16,	/* ... of what is shared, from the first on that there is */
 	PAGES_MOST = 64 << 8,	/* 64 MiB: what is more takes too long in a stop */
 	LOOKED_MOST = 16 << 20, /* 64 GiB of addresses, some 0.15 s */
 	TEXT = 4096,
+	PATH_ROOM = 96,
 	WORDS_MOST = 1 << 22,
 	ARENAS_MOST = 64,
 	LOCKED_FILE_MOST = 256 << 20, /* bytes; the data of a program is less */
@@ -52,6 +58,8 @@ struct search {
 	struct words saved; /* by the kernel for a handler */
 	struct words other; /* all others that lead into our code */
 	bool in_ours;	    /* one that was interrupted in our code */
+	char *mounts;	    /* mounts_read(), once it was needed */
+	bool lack;	    /* of descriptors or memory of ours */
 	uint64_t entries[PIECE_PAGES];
 	uint8_t bytes[PIECE_PAGES * PAGE];
 };
@@ -142,16 +150,12 @@ static bool take_words(struct search *s)
 	return whole;
 }
 
-/* `count` pages that are all there. */
-static bool search_pages(struct search *s, taddr_t lo, size_t count)
+/* The `count` pages that were read. */
+static bool search_bytes(struct search *s, size_t count)
 {
 	uint64_t words[ARCH_SAVED_WORDS];
 	const taddr_t least = s->code[0].lo, width = s->code[s->code_count - 1].hi - least;
 
-	s->pages += count;
-	if (s->pages > s->most ||
-	    target_read_some(s->shot->target, lo, s->bytes, count * PAGE) != count * PAGE)
-		return false;
 	for (size_t at = 0; at + sizeof(words) <= count * PAGE; at += WORD) {
 		memcpy(words, s->bytes + at, sizeof(words));
 		if (words[0] - least >= width || !is_code(s, words[0]))
@@ -169,6 +173,15 @@ static bool search_pages(struct search *s, taddr_t lo, size_t count)
 			return false;
 	}
 	return true;
+}
+
+/* `count` pages that are all there. */
+static bool search_pages(struct search *s, taddr_t lo, size_t count)
+{
+	s->pages += count;
+	return s->pages <= s->most &&
+	       target_read_some(s->shot->target, lo, s->bytes, count * PAGE) == count * PAGE &&
+	       search_bytes(s, count);
 }
 
 /* What of ours lies at `at`, or begins behind it and before `hi`, first; at `hi` if there is nothing. */
@@ -203,10 +216,31 @@ static bool may_be_locked(const struct maps_entry *m)
 	       (!m->inode || m->hi - m->lo <= LOCKED_FILE_MOST);
 }
 
-/* False for files: data, of which there may be any amount, and on which nobody stands. */
-static bool may_have_stacks(const struct maps_entry *m)
+static void name_link(const struct search *s, const struct maps_entry *m, char *path, size_t size)
 {
-	return may_be_locked(m) || ((!m->shared || maps_shares_memory(m)) && is_stack_memory(m));
+	snprintf(path, size, "/proc/%d/map_files/%llx-%llx",
+		 (int)target_memory_tid(s->shot->target), (unsigned long long)m->lo,
+		 (unsigned long long)m->hi);
+}
+
+/* True if it may be written to, now or later: the link to its file has the rights with which that was opened. */
+static bool may_be_written(const struct search *s, const struct maps_entry *m)
+{
+	char path[PATH_ROOM];
+	struct stat st;
+
+	if (is_stack_memory(m))
+		return true;
+	name_link(s, m, path, sizeof(path));
+	return !(m->protection & PROT_EXEC) && (lstat(path, &st) || st.st_mode & S_IWUSR);
+}
+
+/* False for files: data, of which there may be any amount, and on which nobody stands. */
+static bool may_have_stacks(const struct search *s, const struct maps_entry *m)
+{
+	if (m->shared)
+		return maps_shares_memory(m) && may_be_written(s, m);
+	return is_stack_memory(m) || may_be_locked(m);
 }
 
 static bool find_arenas(struct search *s)
@@ -216,6 +250,54 @@ static bool find_arenas(struct search *s)
 
 	s->arena_count = count > 0 ? (size_t)count : 0;
 	return count >= 0;
+}
+
+/*
+ * What of shared memory is in [lo, hi), where a descriptor leads to all of it. Of what is not there nothing is made, and
+ * what is only mapped costs nothing, however much it is.
+ */
+static bool search_shared(struct search *s, const struct maps_entry *m, int fd, taddr_t lo,
+			  taddr_t hi)
+{
+	const taddr_t base = m->lo - m->offset; /* where the file would begin */
+	size_t count;
+
+	for (; lo < hi; lo += (taddr_t)count * PAGE) {
+		const off_t at = lseek(fd, (off_t)(lo - base), SEEK_DATA);
+		ssize_t got;
+
+		if (at < 0)
+			return errno == ENXIO;
+		lo = base + (taddr_t)at / PAGE * PAGE;
+		if (lo >= hi)
+			break;
+		count = (hi - lo) / PAGE < SHARED_PAGES ? (hi - lo) / PAGE : SHARED_PAGES;
+		s->pages += count;
+		got = s->pages > s->most ? -1
+					 : pread(fd, s->bytes, count * PAGE, (off_t)(lo - base));
+		if (got < 0)
+			return false;
+		memset(s->bytes + got, 0, count * PAGE - (size_t)got);
+		if (!search_bytes(s, count))
+			return false;
+	}
+	return true;
+}
+
+/* The file of shared memory, which takes a privilege; -1: cannot be opened. Not what the target itself may serve. */
+static int open_shared(struct search *s, const struct maps_entry *m)
+{
+	char path[PATH_ROOM];
+	int fd;
+
+	if (!s->mounts)
+		s->mounts = mounts_read(target_memory_tid(s->shot->target));
+	if (!s->mounts || mounts_may_wait(s->mounts, m->device))
+		return -1;
+	name_link(s, m, path, sizeof(path));
+	fd = file_open_regular(path);
+	s->lack |= fd < 0 && proc_is_lack(errno);
+	return fd;
 }
 
 /* Pages that nobody has touched are not brought into being; of a file that is locked, only copies were ever written to. */
@@ -247,7 +329,8 @@ static bool search_between(struct search *s, const struct maps_entry *m, taddr_t
 				run++;
 				continue;
 			}
-			if (run && !search_pages(s, lo + (i - run) * PAGE, run))
+			if ((run && !search_pages(s, lo + (i - run) * PAGE, run)) ||
+			    (i < count && m->shared))
 				return false;
 			run = 0;
 		}
@@ -258,13 +341,17 @@ static bool search_between(struct search *s, const struct maps_entry *m, taddr_t
 /* But for memory of ours, with which the kernel may have joined the program's own. */
 static bool search_mapping(struct search *s, const struct maps_entry *m)
 {
+	const int fd = m->shared ? open_shared(s, m) : -1;
 	struct stack_span ours;
 	bool whole = true;
 
 	for (taddr_t at = m->lo; at < m->hi && whole; at = ours.hi) {
 		ours = next_ours(s, at, m->hi);
-		whole = search_between(s, m, at, ours.lo);
+		whole = fd < 0 ? search_between(s, m, at, ours.lo)
+			       : search_shared(s, m, fd, at, ours.lo);
 	}
+	if (fd >= 0)
+		close(fd);
 	return whole;
 }
 
@@ -325,14 +412,16 @@ void snapshot_find_parked(struct snapshot *shot)
 	for (size_t i = 0; whole && i < shot->maps.count; i++) {
 		const struct maps_entry *m = &shot->maps.entries[i];
 
-		if (may_have_stacks(m))
+		if (may_have_stacks(s, m))
 			whole = search_mapping(s, m);
 	}
 	if (s->pagemap >= 0)
 		close(s->pagemap);
 	if (!take_words(s))
 		lack = !(whole = false);
+	lack |= !whole && s->lack;
 	shot->searched = s->pages < s->most ? s->pages : s->most;
+	free(s->mounts);
 	free(s->code);
 out:
 	free(s);

@@ -103,12 +103,14 @@ static int tell_busy(struct job *job, struct dinst_error *e)
 			e, DINST_REFUSED,
 			"the program switches between tasks of its own (swapcontext() or the like), one that a signal interrupted may go on inside of what is to be patched, in %s of %s, and its memory cannot be searched for that (/proc/%d/pagemap: %s): leave it out",
 			function, module, (int)job->session->pid, strerror(never));
-	return dinst_fail(e, DINST_BUSY,
-			  "the program switches between tasks of its own (swapcontext() or the "
-			  "like), one that a signal interrupted may go on inside of what is to be "
-			  "patched, in %s of %s, and its memory is too large to be searched for "
-			  "that: try again when there is less, or leave it out",
-			  function, module);
+	return dinst_fail(
+		e, DINST_BUSY,
+		"the program switches between tasks of its own (swapcontext() or the "
+		"like), one that a signal interrupted may go on inside of what is to be "
+		"patched, in %s of %s, and its memory is too large to be searched for that, or "
+		"shared and not to be read without CAP_CHECKPOINT_RESTORE: try again when there is "
+		"less, or with that, or leave it out",
+		function, module);
 }
 
 /* Mostly it is out of that with the next try. */

@@ -171,7 +171,8 @@ static int fail_unsearched(const struct session *s, struct dinst_error *e)
 	return dinst_fail(
 		e, DINST_BUSY,
 		"%s switches between tasks of its own (swapcontext() or the like), one that a signal "
-		"interrupted may go on in there, and its memory is too large to be searched for that; "
+		"interrupted may go on in there, and its memory is too large to be searched for that, "
+		"or shared and not to be read without CAP_CHECKPOINT_RESTORE; "
 		"it stays, and does nothing, until there is less, or the program ends",
 		target_name(s->target));
 }

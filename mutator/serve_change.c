@@ -114,7 +114,8 @@ static void note_pending(struct insert_answer *a, const struct session *s, const
 			text, sizeof(text),
 			"pending: %zu points of %s wait: the program switches between tasks of its "
 			"own (swapcontext() or the like), one that a signal interrupted may go on "
-			"inside of them, and its memory is too large to be searched for that",
+			"inside of them, and its memory is too large to be searched for that, or shared and "
+			"not to be read without CAP_CHECKPOINT_RESTORE",
 			pending, i->focus);
 	else
 		snprintf(text, sizeof(text),

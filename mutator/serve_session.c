@@ -114,7 +114,8 @@ static void why_left(const struct leftovers *left, struct dinst_error *e)
 			e, DINST_BUSY,
 			"a task of the program's own that a signal interrupted may go on inside code of an earlier "
 			"session (it uses swapcontext() or the like), and its memory is too large to be searched for "
-			"that: try again when there is less");
+			"that, or shared and not to be read without CAP_CHECKPOINT_RESTORE: try again when there "
+			"is less, or with that");
 	else
 		dinst_fail(e, DINST_BUSY,
 			   "a thread is still inside code of an earlier session; try again later");

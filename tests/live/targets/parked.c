@@ -26,6 +26,9 @@
  *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled".
  *            Above 1,024 it is mapped only, and empty.
  *   rights N what may be done with the stack of "shared", "mapped" and "painted" from now on (PROT_READ is 1); "set"
+ *   forget   the pages of that stack are given back; "forgotten": where it is shared, what is in it stays
+ *   sparse   64 GiB of shared memory more, with a page in the middle; "spread"
+ *   readers  200 MiB of shared memory more, full, that can only be read; "mapped"
  *   reserve N  N GiB more of addresses, at which nothing may be; "reserved"
  *   load F   loads the shared object F; "loaded"
  *   code     begins to map code of its own making all the time, each time of a new file in memory; "begun"
@@ -238,6 +241,29 @@ static char *map_stack(void)
 	return mmap(NULL, STACK, rights, MAP_PRIVATE, fd, 0);
 }
 
+static int share(int readers)
+{
+	const size_t size = readers ? (size_t)200 << 20 : (size_t)64 << 30;
+	int fd = memfd_create("shared", MFD_CLOEXEC), to_map = fd;
+	char name[64];
+	void *memory;
+
+	if (fd < 0 || ftruncate(fd, (off_t)size) || pwrite(fd, "x", 1, (off_t)size / 2) != 1)
+		return 0;
+	for (off_t at = 0; readers && at < (off_t)size; at += 4096)
+		if (pwrite(fd, "x", 1, at) != 1)
+			return 0;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	if (readers)
+		to_map = open(name, O_RDONLY | O_CLOEXEC);
+	memory = mmap(NULL, size, readers ? PROT_READ : PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_NORESERVE, to_map, 0);
+	if (readers)
+		close(to_map);
+	close(fd);
+	return memory != MAP_FAILED;
+}
+
 static int reserve(size_t bytes)
 {
 	return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) !=
@@ -300,6 +326,12 @@ static void serve(void)
 			puts("filled");
 		} else if (!strncmp(line, "rights", 6)) {
 			puts(mprotect(mapped, STACK, atoi(line + 7)) ? "not set" : "set");
+		} else if (!strncmp(line, "forget", 6)) {
+			puts(madvise(mapped, STACK, MADV_DONTNEED) ? "not forgotten" : "forgotten");
+		} else if (!strncmp(line, "sparse", 6)) {
+			puts(share(0) ? "spread" : "not spread");
+		} else if (!strncmp(line, "readers", 7)) {
+			puts(share(1) ? "mapped" : "not mapped");
 		} else if (!strncmp(line, "reserve", 7)) {
 			puts(reserve((size_t)atol(line + 8) << 30) ? "reserved" : "not reserved");
 		} else if (!strncmp(line, "guard", 5)) {
