@@ -12,13 +12,17 @@
 
 #include "mutator/body.h"
 
-enum { SITE_BUCKETS_MIN = 1024 };
+enum {
+	SITE_BUCKETS_MIN = 1024,
+	BUCKET_BYTES =
+		64, /* sites that begin in the same of these are in one bucket: first_in_the_way() */
+};
 
 /* ------------------------------------------------------------ hash table */
 
 static size_t bucket_of(const struct session *s, taddr_t key)
 {
-	return (key * 0x9e3779b97f4a7c15ull >> 20) & (s->site_buckets - 1);
+	return (key / BUCKET_BYTES * 0x9e3779b97f4a7c15ull >> 20) & (s->site_buckets - 1);
 }
 
 static int hash_grow(struct session *s, struct dinst_error *e)
@@ -393,6 +397,81 @@ static int make_one(struct session *s, struct module *m, struct place *p,
 	return 0;
 }
 
+static bool is_same_window(const struct window *a, const struct window *b)
+{
+	return a->length == b->length && a->padding == b->padding &&
+	       a->insn_count == b->insn_count && a->kind == b->kind && a->hole == b->hole;
+}
+
+static bool meets(vaddr_t a, size_t a_size, vaddr_t b, size_t b_size)
+{
+	return a_size && b_size && a < b + b_size && b < a + a_size;
+}
+
+/* True if window w of m and the site have bytes in common, besides a hole in the tail of w's host. */
+static bool is_in_the_way(const struct site *site, const struct module *m, const struct window *w,
+			  const struct site *host)
+{
+	const struct window *other = &site->window;
+	const size_t size = (size_t)w->length + w->padding;
+	const size_t other_size = (size_t)other->length + other->padding;
+
+	if (site->module != m)
+		return false;
+	if (meets(w->start, size, other->start, other_size) ||
+	    meets(w->start, size, other->hole, other->hole_length) ||
+	    meets(w->hole, w->hole_length, other->hole, other->hole_length))
+		return true;
+	if (site == host)
+		return w->hole < other->start + arch_jump_size ||
+		       w->hole + w->hole_length > other->start + other->length;
+	return meets(w->hole, w->hole_length, other->start, other_size);
+}
+
+/*
+ * Windows of plans never meet. Should two plans contradict each other all the same, one would
+ * overwrite what the other has patched, or live code behind it.
+ */
+static const struct site *first_in_the_way(const struct session *s, const struct module *m,
+					   const struct window *w, const struct site *host)
+{
+	/* How far from w's bytes a site begins that has one of them, if only in its hole. */
+	const taddr_t reach =
+		(taddr_t)arch_short_jump_reach + WINDOW_BYTES_MAX + ARCH_PATCH_MAX + ARCH_INSN_MAX;
+	taddr_t lo = w->start, hi = w->start + w->length + w->padding;
+
+	if (w->hole_length && w->hole < lo)
+		lo = w->hole;
+	if (w->hole_length && w->hole + w->hole_length > hi)
+		hi = w->hole + w->hole_length;
+	lo = (lo + m->bias - reach) / BUCKET_BYTES * BUCKET_BYTES;
+	hi += m->bias + reach;
+	for (; s->site_buckets && lo < hi; lo += BUCKET_BYTES)
+		for (const struct site *site = s->site_hash[bucket_of(s, lo)]; site;
+		     site = site->next_hash)
+			if (is_in_the_way(site, m, w, host))
+				return site;
+	return NULL;
+}
+
+static int refuse_met(const struct site *site, const struct module *m, const struct window *w,
+		      struct dinst_error *e)
+{
+	return dinst_fail(e, DINST_REFUSED,
+			  "%s: the window at %#llx has bytes of that at %#llx, which is in use: "
+			  "remove what is inserted there first",
+			  m->name, (unsigned long long)(w->start + m->bias),
+			  (unsigned long long)site->key.start);
+}
+
+static int check_way(const struct session *s, const struct module *m, const struct window *w,
+		     const struct site *host, struct dinst_error *e)
+{
+	const struct site *site = first_in_the_way(s, m, w, host);
+
+	return site ? refuse_met(site, m, w, e) : 0;
+}
+
 int site_make(struct session *s, struct module *m, struct place *p,
 	      const struct function_plan *plan, unsigned window, struct site **out,
 	      struct dinst_error *e)
@@ -401,6 +480,8 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	struct site *site = site_find(s, w->start + m->bias), *host = NULL;
 	int status = 0;
 
+	if (site && !is_same_window(&site->window, w))
+		return refuse_met(site, m, w, e);
 	if (site) {
 		*out = site;
 		return 0;
@@ -414,6 +495,8 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	if (status >= 0 && host && host->keeps_call)
 		return dinst_fail(e, DINST_REFUSED, "the tail of the window at %#llx is in use",
 				  (unsigned long long)host->key.start);
+	if (status >= 0)
+		status = check_way(s, m, w, host, e);
 	if (status >= 0)
 		status = make_one(s, m, p, plan, window, host, out, e);
 	/* It may have been made for this one, and nothing else leads to it. */
