@@ -14,14 +14,14 @@
 #include "inject/maps.h"
 #include "mutator/batch_private.h"
 
-enum { CODE_MOST = 1 << 20 }; /* bytes of a function that are looked at */
+enum { CODE_PIECE = 1 << 20 }; /* bytes of a function that are read at a time */
 
 struct looking {
 	struct batch *b;
 	int pagemap;
 	const struct patch **own; /* by address */
 	size_t own_count;
-	size_t first, count; /* the sites whose windows are asked for */
+	taddr_t behind; /* what was written over the file's instructions */
 };
 
 static int by_address(const void *a, const void *b)
@@ -78,7 +78,7 @@ static void forget_own(const struct looking *l, taddr_t lo, uint8_t *memory, siz
 /* Somebody's jump leads to `target`: whose window is that in the middle of? */
 static void found_jump(const struct looking *l, taddr_t target)
 {
-	size_t from = l->first, to = l->first + l->count;
+	size_t from = 0, to = l->b->count;
 	const struct site *site;
 
 	while (from < to) {
@@ -89,33 +89,39 @@ static void found_jump(const struct looking *l, taddr_t target)
 		else
 			to = mid;
 	}
-	if (from == l->first)
+	if (!from)
 		return;
 	site = l->b->sites[from - 1];
 	if (target - site->key.start < (taddr_t)site->window.length + site->window.padding)
 		l->b->foreign[from - 1] = true;
 }
 
-static void compare(const struct looking *l, taddr_t address, const uint8_t *file,
-		    const uint8_t *memory, size_t size)
+/*
+ * Finds the jumps that are in memory and not in the file. How many bytes it has looked at: whole
+ * instructions, and, unless `last` says that there is nothing behind it, none that might be cut off.
+ */
+static size_t compare(struct looking *l, taddr_t address, const uint8_t *file,
+		      const uint8_t *memory, size_t size, bool last)
 {
-	size_t at = 0, behind = 0; /* of what was written over the file's instructions */
+	const size_t end = last ? size : size - ARCH_INSN_MAX;
+	size_t at = 0;
 
-	while (at < size) {
+	while (at < end) {
 		struct arch_insn was, is;
 		size_t length = 1;
 
 		if (arch_decode(file + at, size - at, address + at, &was) == ARCH_OK)
 			length = was.length;
-		if (at >= behind && memcmp(file + at, memory + at, length) != 0 &&
+		if (address + at >= l->behind && memcmp(file + at, memory + at, length) != 0 &&
 		    arch_decode(memory + at, size - at, address + at, &is) == ARCH_OK) {
-			behind = at + is.length;
+			l->behind = address + at + is.length;
 			if (is.flow == ARCH_FLOW_JUMP || is.flow == ARCH_FLOW_BRANCH ||
 			    is.flow == ARCH_FLOW_CALL)
 				found_jump(l, is.target);
 		}
 		at += length;
 	}
+	return at;
 }
 
 /* Pages that nobody has written to are the file's. */
@@ -131,49 +137,66 @@ static bool has_copies(const struct looking *l, taddr_t lo, taddr_t hi)
 
 static void look_at(struct looking *l, const struct module *m, const struct image_function *fn)
 {
-	size_t size = 0;
+	size_t size = 0, piece;
 	const uint8_t *file = image_code(m->image, fn->address, &size);
 	const taddr_t lo = fn->address + m->bias;
 	uint8_t *memory;
 
 	if (size > fn->size)
 		size = fn->size;
-	if (size > CODE_MOST)
-		size = CODE_MOST;
 	if (!file || !size || !has_copies(l, lo, lo + size) || !collect_own(l))
 		return;
-	memory = malloc(size);
-	if (memory && target_read_some(l->b->session->target, lo, memory, size) == size &&
-	    memcmp(memory, file, size) != 0) {
-		forget_own(l, lo, memory, size);
-		compare(l, lo, file, memory, size);
+	memory = malloc(size < CODE_PIECE ? size : CODE_PIECE);
+	l->behind = 0;
+	for (size_t at = 0; memory && at < size; at += piece) {
+		const bool last = size - at <= CODE_PIECE;
+
+		piece = last ? size - at : CODE_PIECE;
+		if (target_read_some(l->b->session->target, lo + at, memory, piece) != piece)
+			break;
+		if (last && !memcmp(memory, file + at, piece))
+			break;
+		forget_own(l, lo + at, memory, piece);
+		piece = compare(l, lo + at, file + at, memory, piece, last);
 	}
 	free(memory);
+}
+
+/*
+ * At the functions that sites [first, end) of module m are in, each with all its parts: what is seldom done was
+ * moved away, and is jumped to from where it was, and back.
+ */
+static void look_around(struct looking *l, const struct module *m, size_t first, size_t end)
+{
+	const struct image_function *functions;
+	const size_t count = image_functions(m->image, &functions);
+	bool *asked = calloc(count + 1, sizeof(*asked)); /* by function, not by part */
+
+	for (size_t i = first; asked && i < end; i++) {
+		const long at = image_function_at(m->image, l->b->sites[i]->window.start);
+
+		if (at >= 0)
+			asked[functions[at].parent] = true;
+	}
+	for (size_t i = 0; asked && i < count; i++)
+		if (asked[functions[i].parent])
+			look_at(l, m, &functions[i]);
+	free(asked);
 }
 
 void batch_find_strangers(struct batch *b)
 {
 	struct looking l = {.b = b};
+	size_t end;
 
 	l.pagemap = maps_open_pagemap(target_memory_tid(b->session->target));
-	for (; l.first < b->count; l.first += l.count) {
-		const struct site *site = b->sites[l.first];
-		const struct module *m = site->module;
-		const struct image_function *functions;
-		long at = m->image ? image_function_at(m->image, site->window.start) : -1;
-		taddr_t hi;
+	for (size_t first = 0; first < b->count; first = end) {
+		const struct module *m = b->sites[first]->module;
 
-		l.count = 1;
-		if (at < 0)
-			continue;
-		image_functions(m->image, &functions);
-		hi = functions[at].address + functions[at].size + m->bias;
-		while (l.first + l.count < b->count && b->sites[l.first + l.count]->key.start < hi)
-			l.count++;
-		look_at(&l, m, &functions[at]);
-		/* What is seldom done was moved away, and is jumped to from where it was. */
-		if (functions[at].parent != (uint32_t)at)
-			look_at(&l, m, &functions[functions[at].parent]);
+		for (end = first + 1; end < b->count && b->sites[end]->module == m;)
+			end++;
+		if (m->image)
+			look_around(&l, m, first, end);
 	}
 	if (l.pagemap >= 0)
 		close(l.pagemap);
