@@ -104,6 +104,9 @@ size_t image_functions(const struct image *img, const struct image_function **fu
 /* The function whose [address, address + size) contains vaddr; -1 if none. */
 long image_function_at(const struct image *img, vaddr_t vaddr);
 
+/* The nearest function that begins in front of function `index` and goes on behind its end; -1 if none. */
+long image_function_around(const struct image *img, long index);
+
 /* Further names of function `index`: fills at most `max`, returns how many there are. */
 size_t image_aliases(const struct image *img, size_t index, const char **names, size_t max);
 

@@ -73,3 +73,10 @@ long image_function_at(const struct image *img, vaddr_t vaddr)
 	}
 	return at == NO_FUNCTION ? -1 : (long)at;
 }
+
+long image_function_around(const struct image *img, long index)
+{
+	const uint32_t next = img->outer[index].next;
+
+	return next == NO_FUNCTION ? -1 : (long)next;
+}

@@ -16,7 +16,8 @@ enum {
 	HOST_REACH = 256,
 	/* Two functions that are further apart than this never want the same byte. */
 	CLAIM_REACH = 3 * HOST_REACH,
-	NESTED_MAX = 32, /* functions looked back for one that reaches over others */
+	NESTED_MAX =
+		32, /* functions looked back, whether they have bytes of their own there or not */
 	/*
 	 * What no compiler makes, and would take hours. In 813 programs and libraries, with
 	 * compilers, qemu and node among them, there are at most 167 functions within CLAIM_REACH of
@@ -164,28 +165,37 @@ struct vicinity {
 	bool crowded; /* there are too many, or it would take too long to say */
 };
 
+/* Adds the one that function or fragment `k` belongs to, if that goes on behind `lo`. */
+static int add_owner(struct vicinity *n, long k, vaddr_t lo, struct dinst_error *e)
+{
+	struct claims *c = n->c;
+	const struct image_function *fn = &c->functions[k];
+	const uint32_t owner = fn->flags & FUNCTION_COLD ? fn->parent : (uint32_t)k;
+
+	n->crowded = n->list.count > NEAR_MAX || ++n->looks > LOOKS_MAX;
+	if (n->crowded || fn->address + fn->size <= lo || owner == n->self ||
+	    owner >= c->function_count || c->of[owner].near == c->lists)
+		return 0;
+	c->of[owner].near = c->lists;
+	return list_add(&n->list, owner, e);
+}
+
 /* Adds the functions with code in [lo, hi), `self` left out. */
 static int add_near(struct vicinity *n, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
 {
 	struct claims *c = n->c;
-	long k = freemap_before(c->map, lo) - NESTED_MAX;
+	long first = freemap_before(c->map, lo) - NESTED_MAX;
 	int r = 0;
 
-	for (k = k < 0 ? 0 : k; (size_t)k < c->function_count && c->functions[k].address < hi;
-	     k++) {
-		const struct image_function *fn = &c->functions[k];
-		uint32_t owner = fn->flags & FUNCTION_COLD ? fn->parent : (uint32_t)k;
-
-		n->crowded = n->list.count > NEAR_MAX || ++n->looks > LOOKS_MAX;
-		if (r < 0 || n->crowded)
-			return r;
-		if (fn->address + fn->size <= lo || owner == n->self ||
-		    owner >= c->function_count || c->of[owner].near == c->lists)
-			continue;
-		c->of[owner].near = c->lists;
-		r = list_add(&n->list, owner, e);
-	}
-	n->crowded = n->list.count > NEAR_MAX;
+	/* However many others begin between one that goes on behind `lo` and that. */
+	for (long k = image_function_at(c->img, lo); k >= 0 && r == 0 && !n->crowded;
+	     k = image_function_around(c->img, k))
+		r = add_owner(n, k, lo, e);
+	for (long k = first < 0 ? 0 : first;
+	     r == 0 && !n->crowded && (size_t)k < c->function_count && c->functions[k].address < hi;
+	     k++)
+		r = add_owner(n, k, lo, e);
+	n->crowded |= n->list.count > NEAR_MAX;
 	return r;
 }
 
