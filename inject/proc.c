@@ -204,7 +204,7 @@ unsigned proc_worker_flags(const char *release)
 
 	if (dot == release || *dot != '.' || end == dot + 1)
 		return PROC_IO_WORKER | PROC_USER_WORKER;
-	return (major > 5 || (major == 5 && minor >= 12) ? PROC_IO_WORKER : 0) |
+	return (major > 5 || (major == 5 && minor >= 10) ? PROC_IO_WORKER : 0) |
 	       (major > 6 || (major == 6 && minor >= 4) ? PROC_USER_WORKER : 0);
 }
 

@@ -22,7 +22,7 @@ enum proc_flag {
 	PROC_FORKED = 0x00000040, /* and has executed nothing since */
 	PROC_DUMPS_CORE = 0x00000200,
 	PROC_KERNEL = 0x00200000,      /* a thread of the kernel's: has no memory */
-	PROC_IO_WORKER = 0x00000010,   /* before Linux 5.12 another thing: proc_worker_flags() */
+	PROC_IO_WORKER = 0x00000010,   /* before Linux 5.10 another thing: proc_worker_flags() */
 	PROC_USER_WORKER = 0x00004000, /* before Linux 6.4 */
 	PROC_KERNEL_THREAD = 0x00200000,
 };
@@ -86,8 +86,8 @@ int proc_stat_read(pid_t pid, struct proc_stat *stat);
 bool proc_has_to_end(const struct proc_stat *stat);
 /*
  * Those flags that say, in the kernel of this release (uname(2)), that a thread of a process runs the kernel's code only. Before
- * Linux 5.12 the workers of io_uring were threads of no process, and the flag was that of a virtual CPU, for some; before 6.4
- * the other one was that of who had loaded a module, for good.
+ * Linux 5.10 the flag of io_uring's workers was that of a virtual CPU; they are threads of a process since 5.12, and in 5.10
+ * since 5.10.162, which has 5.15's io_uring. Before 6.4 the other one was that of who had loaded a module, for good.
  */
 unsigned proc_worker_flags(const char *release);
 /* True if it is such a thread, which nobody can stop, nor has to: a worker of io_uring's or vhost's. */

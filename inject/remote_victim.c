@@ -59,10 +59,20 @@ static int rank_of_ahead(const struct stop *s, const struct held *h)
 	}
 }
 
+/*
+ * A thread of the kernel's, which never comes back to code of the program's: the kernel says so by these
+ * (copy_thread()). Its flags have told already, unless this kernel has other ones than others of its release.
+ */
+static bool has_no_code(const struct held *h)
+{
+	return !arch_pc(&h->pub.regs) && !arch_sp(&h->pub.regs);
+}
+
 /* What its registers alone tell, and where they do not the instruction that is next. */
 static int rank_cheaply(const struct stop *s, const struct held *h)
 {
-	if (!h->stopped || h->gone || h->pub.foreign || !arch_is_native(&h->pub.regs))
+	if (!h->stopped || h->gone || h->pub.foreign || !arch_is_native(&h->pub.regs) ||
+	    has_no_code(h))
 		return RANK_NEVER;
 	if (!arch_in_syscall(&h->pub.regs))
 		return rank_of_ahead(s, h);

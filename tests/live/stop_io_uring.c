@@ -6,9 +6,21 @@
 #include "tests/live/inject_help.h"
 
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "inject/proc.h"
+#include "inject/remote.h"
+
+/* What the flags of this kernel's threads tell is not known. */
+static bool flags_are_unknown;
+bool __real_proc_is_worker(const struct proc_stat *stat);
+bool __wrap_proc_is_worker(const struct proc_stat *stat);
+
+bool __wrap_proc_is_worker(const struct proc_stat *stat)
+{
+	return !flags_are_unknown && __real_proc_is_worker(stat);
+}
 
 enum { STOPS = 300, PAUSE_US = 1000, STANDS_US = 3000 };
 
@@ -111,11 +123,57 @@ static void test_polling(void **state)
 	assert_int_equal(seen.stops, STOPS);
 }
 
+static int note_victim(struct stop *s, size_t next, const long *results, void *arg,
+		       struct dinst_error *e)
+{
+	(void)next;
+	(void)results;
+	(void)e;
+	*(pid_t *)arg = remote_victim(s);
+	return 0;
+}
+
+/* The kernel's thread has to be among those that stand still. */
+static int make_call(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call getpid_call = {.number = SYS_getpid};
+	const struct arch_remote_program program = {.calls = &getpid_call, .count = 1};
+	long result = 0;
+
+	if (stop_thread_count(s) != 2)
+		return dinst_fail(e, DINST_FAILED, "%zu threads", stop_thread_count(s));
+	return remote_run(s, &program, 0, NULL, note_victim, arg, &result, e);
+}
+
+/* fear A10: a thread of the kernel's is not known as one by its flags: it is none that makes calls for us, since it never comes to them */
+static void test_unknown_flags(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+	pid_t victim = 0;
+
+	harness_start_argv(
+		h, (const char *const[]){harness_path("tests/live/targets/idle-ring"), NULL},
+		false);
+	if (strcmp(harness_line(h, HARNESS_ANSWER_MS), "ready")) {
+		print_message("skipped: no io_uring here\n");
+		skip();
+	}
+	t = help_open(h->pid);
+	flags_are_unknown = true;
+	help_stop_well(t, make_call, &victim);
+	flags_are_unknown = false;
+	target_close(t);
+	assert_int_equal(victim, h->pid);
+	harness_end(h, 0);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_workers), CASE(test_polling)};
+	const struct CMUnitTest tests[] = {CASE(test_workers), CASE(test_polling),
+					   CASE(test_unknown_flags)};
 
 	return cmocka_run_group_tests_name("live/stop_io_uring", tests, NULL, NULL);
 }

@@ -124,11 +124,13 @@ static void test_worker_flags(void **state)
 		unsigned flags;
 	} cases[] = {
 		{"4.18.0-553.el8_10.x86_64", 0},
-		{"5.10.0-30-amd64", 0},
-		{"5.11.22", 0},
+		{"5.10.0-30-amd64", PROC_IO_WORKER},
+		{"5.11.22", PROC_IO_WORKER},
 		{"5.12.0", PROC_IO_WORKER},
 		{"5.12", PROC_IO_WORKER},
 		{"5.4.0-200-generic", 0},
+		{"5.9.16", 0},
+		{"5.10.245-242.959.amzn2.x86_64", PROC_IO_WORKER},
 		{"6.1.0-18-amd64", PROC_IO_WORKER},
 		{"6.3.13", PROC_IO_WORKER},
 		{"6.4", PROC_IO_WORKER | PROC_USER_WORKER},
