@@ -13,6 +13,7 @@
  *   stop.c           the tracer thread, tries and deadline
  *   stop_gather.c    seizing and stopping to a fixed point
  *   stop_seize.c     one thread becomes a tracee
+ *   stop_effects.c   system calls that must not be interrupted
  *   stop_settle.c    what has become of it
  *   stop_sharers.c   other processes in the target's memory
  *   stop_release.c   letting all go, back into the calls in which they were
@@ -148,6 +149,7 @@ struct held {
 	struct stop_thread pub;
 	pid_t tgid;
 	char state; /* as /proc said before the stop */
+	long call;  /* that it slept in when it was last looked at; 0: none that matters */
 	bool seized;
 	bool interrupted;
 	bool stopped;	 /* in a ptrace-stop now */
@@ -252,6 +254,18 @@ bool stop_leader_is_another(struct stop *s);
  */
 struct held *stop_next_straggler(struct stop *s, size_t *at);
 
+/*
+ * DINST_BUSY: thread `h` `what` ("is in ..."), its state and wait channel, and then `remedy`, what to do; or that its
+ * control group is frozen, where it is.
+ */
+int stop_fail_busy(struct stop *s, const struct held *h, const char *what, const char *remedy,
+		   struct dinst_error *e);
+/*
+ * Before the first thread is interrupted: 0, or DINST_BUSY where `h` sleeps in a call whose interruption would do something
+ * that cannot be undone (stop_effects.c).
+ */
+int stop_check_effect(struct stop *s, const struct held *h, struct dinst_error *e);
+
 /* The last one with that id; NULL if there is none. */
 struct held *stop_find_held(struct stop *s, pid_t tid);
 
@@ -332,7 +346,7 @@ void stop_restart_forget(struct stop *s, const struct held *h);
  */
 void stop_restart_expire(struct stop *s);
 
-/* To be called before a thread is seized, and before it is interrupted: what does its sleep ask for? */
+/* To be called before a thread is seized, and before it is interrupted: what does its sleep ask for? Sets h->call. */
 void stop_sleep_look(struct stop *s, struct held *h);
 /*
  * Called with the registers just read, behind stop_restart_begin(), and again where `signal` (0: none) is about to

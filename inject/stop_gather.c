@@ -304,7 +304,8 @@ struct held *stop_next_straggler(struct stop *s, size_t *at)
 	return NULL;
 }
 
-static int busy(struct stop *s, const struct held *h, const char *what, struct dinst_error *e)
+int stop_fail_busy(struct stop *s, const struct held *h, const char *what, const char *remedy,
+		   struct dinst_error *e)
 {
 	char channel[64], name[PROC_NAME_MAX];
 	const int code = check_frozen(s, target_memory_tid(s->target), e);
@@ -316,24 +317,15 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 	proc_word(h->pub.tid, "comm", name, sizeof(name));
 	if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 		stat.state = '?';
-	return dinst_fail(
-		e, DINST_BUSY,
-		"thread %d (%s) of process %d (%s) %s: state %c, waiting in %s; try again later",
-		(int)h->pub.tid, name, (int)s->target->pid, s->target->name, what, stat.state,
-		channel[0] == '0' ? "nothing" : channel);
+	return dinst_fail(e, DINST_BUSY,
+			  "thread %d (%s) of process %d (%s) %s: state %c, waiting in %s; %s",
+			  (int)h->pub.tid, name, (int)s->target->pid, s->target->name, what,
+			  stat.state, channel[0] == '0' ? "nothing" : channel, remedy);
 }
 
-/*
- * A supervisor makes its call for it (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)), and may have done so
- * already: interrupted, the call would be made once more, and a second mkdir() of a directory fails.
- */
-static bool is_supervised(const struct held *h)
+static int busy(struct stop *s, const struct held *h, const char *what, struct dinst_error *e)
 {
-	static const char waits[] = "seccomp_do_user_notification";
-	char channel[64];
-
-	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
-	return !strncmp(channel, waits, sizeof(waits) - 1);
+	return stop_fail_busy(s, h, what, "try again later", e);
 }
 
 /*
@@ -345,13 +337,15 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 	uint64_t until = clock_ns() + budget_ns;
 	struct proc_stat stat;
 	struct held *h;
+	int code;
 
 	for (size_t i = 0; i < s->held_count; i++) {
 		attend_at_times(s, i);
 		h = &s->held[i];
 		/* Not waited for: what it does next may well be the next such call. */
-		if (held_is_awaited(h) && is_supervised(h))
-			return busy(s, h, "is in a system call that its supervisor makes", e);
+		code = held_is_awaited(h) ? stop_check_effect(s, h, e) : 0;
+		if (code)
+			return code;
 		while (held_is_awaited(h) && h->state == 'D' && !s->executed) {
 			if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 				break;

@@ -57,6 +57,7 @@ void stop_sleep_look(struct stop *s, struct held *h)
 
 	if (proc_call_read(h->pub.tid, &call))
 		return;
+	h->call = call.number;
 	at = request_of(call.number, call.arguments);
 	if (!at)
 		return;

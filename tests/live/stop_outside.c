@@ -1,16 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * stop_outside.c - threads in system calls that others work on: a supervisor, the verifier of BPF
- * programs. A stop must not have them done twice, or given up.
+ * programs, a device, the other end of a connection. A stop must not have them done twice, or given up.
  */
 #include "tests/live/harness.h"
 
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 
 #include "inject/proc.h"
 #include "inject/target.h"
+
+/* What is told of the calls of a thread, which are none of its own then, and of all sockets. */
+static struct {
+	pid_t tid;
+	struct proc_call call;
+	bool is_sctp;
+} made_up;
+
+int __real_proc_call_read(pid_t tid, struct proc_call *call);
+int __wrap_proc_call_read(pid_t tid, struct proc_call *call);
+int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *size);
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size);
+
+int __wrap_proc_call_read(pid_t tid, struct proc_call *call)
+{
+	if (tid != made_up.tid)
+		return __real_proc_call_read(tid, call);
+	*call = made_up.call;
+	return 0;
+}
+
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
+{
+	const int error = __real_getsockopt(fd, level, name, value, size);
+
+	if (!error && made_up.is_sctp && level == SOL_SOCKET && name == SO_PROTOCOL)
+		*(int *)value = IPPROTO_SCTP;
+	return error;
+}
 
 static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 {
@@ -117,11 +149,113 @@ static void test_verified(void **state)
 	harness_end(h, 0);
 }
 
+static void expect_busy(struct target *t, const char *said)
+{
+	const struct stop_options once = {.tries = 1};
+	struct dinst_error e = {0};
+
+	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
+	if (!strstr(e.text, said))
+		fail_msg("%s", e.text);
+}
+
+/* fear A6: a device works on what a thread has asked for by ioctl(2), and would do so twice, or give it up: such a thread is not stopped */
+static void test_devices(void **state)
+{
+	static const struct {
+		uint64_t request, argument;
+		const char *said; /* NULL: it is stopped as any other */
+	} cases[] = {
+		{0x2285, 1, "SG_IO"},	{0xab03, 0, "nbd-client"}, {TCSBRK, 0, "TCSBRK"},
+		{TCSBRKP, 3, "TCSBRK"}, {TCSBRK, 1, NULL},	   {0xffffffff00002285, 1, "SG_IO"},
+		{FIONREAD, 1, NULL},
+	};
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+
+	harness_start(h, "supervised", NULL);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		made_up.call =
+			(struct proc_call){SYS_ioctl, {0, cases[i].request, cases[i].argument}};
+		made_up.tid = h->pid;
+		if (cases[i].said)
+			expect_busy(t, cases[i].said);
+		else
+			assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	}
+	made_up.tid = 0;
+	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Whether thread `tid` is asleep in a call with that number. */
+static bool sleeps_in_call(pid_t tid, long number)
+{
+	struct proc_call call;
+
+	for (unsigned ms = 0; ms < HARNESS_ANSWER_MS; ms++) {
+		if (!__real_proc_call_read(tid, &call) && call.number == number)
+			return true;
+		wait_ms(1);
+	}
+	return false;
+}
+
+/* What comes of one who connects while the program is stopped, or is not. */
+static void connect_by(struct harness *h, struct target *t, const char *how, long number,
+		       const char *said)
+{
+	enum { STOPS = 3 };
+	struct dinst_error e = {0};
+
+	harness_send(h, how);
+	harness_send(h, "\n");
+	if (!strcmp(harness_line(h, HARNESS_ANSWER_MS), "cannot")) {
+		target_close(t);
+		skip();
+	}
+	assert_true(sleeps_in_call(atoi(h->line), number));
+	for (int k = 0; k < STOPS; k++) {
+		if (said)
+			expect_busy(t, said);
+		else
+			assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	}
+	harness_send(h, "accept\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "got HELLO;");
+	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+}
+
+/* fear A6: a thread connects and sends at once (TCP Fast Open): what it sends comes once; and who only connects can be stopped, but for SCTP */
+static void test_connecting(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+
+	harness_start(h, "fast-open", NULL);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	connect_by(h, t, "sendto", SYS_sendto, "Fast Open");
+	connect_by(h, t, "write", SYS_write, "Fast Open");
+	connect_by(h, t, "connect", SYS_connect, NULL);
+	made_up.is_sctp = true;
+	connect_by(h, t, "connect", SYS_connect, "SCTP");
+	made_up.is_sctp = false;
+	target_close(t);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_supervised, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_verified, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_devices, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_connecting, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests_name("live/stop_outside", tests, NULL, NULL);

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_effects.c - system calls whose interruption does something that making them anew does not undo.
+ *
+ * A supervisor makes a call for a thread (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)), and may have done so
+ * already: the call would be made once more, and a second mkdir() of a directory fails. The same goes for a SCSI
+ * command (SG_IO of /dev/sgN; on block devices nobody interrupts it), a break on a serial line, and what TCP Fast
+ * Open has queued already: the data is sent twice. NBD_DO_IT disconnects the device, and connect() of SCTP
+ * fails, since it finds its own association. A thread that sleeps in one of these is not stopped.
+ *
+ * Which call it is, is read just before the first thread is interrupted; where threads are many only of those that
+ * were in such a call when they were seized. What begins later is interrupted as any other.
+ */
+#include <errno.h>
+#include <linux/nbd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <scsi/sg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+
+enum { LOOK_FEW = 16 /* threads: as many are looked at anew (30 us each) */ };
+
+enum effect { NONE, SUPERVISED, SCSI_COMMAND, LINE_BREAK, FAST_OPEN, SCTP_CONNECT, BLOCK_DEVICE };
+
+static bool is_supervised(const struct held *h)
+{
+	static const char waits[] = "seccomp_do_user_notification";
+	char channel[64];
+
+	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
+	return !strncmp(channel, waits, sizeof(waits) - 1);
+}
+
+static enum effect effect_of_ioctl(const struct proc_call *call)
+{
+	switch ((unsigned)call->arguments[1]) {
+	case SG_IO:
+		return SCSI_COMMAND;
+	case TCSBRK: /* with another argument it waits for what was written: tcdrain(3) */
+		return call->arguments[2] ? NONE : LINE_BREAK;
+	case TCSBRKP:
+		return LINE_BREAK;
+	case NBD_DO_IT:
+		return BLOCK_DEVICE;
+	default:
+		return NONE;
+	}
+}
+
+/*
+ * Our copy of the socket that is descriptor `number` of the thread, or -1: it is none, the thread has other
+ * descriptors than its process, or we may not have it (pidfd_getfd: Linux 5.6).
+ */
+static int copy_socket(const struct held *h, int number)
+{
+	char path[64], link[64], copied[64];
+	ssize_t length;
+	struct stat st;
+	int pidfd, fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)h->pub.tid, number);
+	length = readlink(path, link, sizeof(link) - 1);
+	if (length < 0)
+		return -1;
+	link[length] = '\0';
+	if (strncmp(link, "socket:", 7) != 0)
+		return -1;
+	pidfd = (int)syscall(SYS_pidfd_open, h->tgid, 0);
+	if (pidfd < 0)
+		return -1;
+	fd = (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	close(pidfd);
+	if (fd < 0)
+		return -1;
+	snprintf(copied, sizeof(copied), "socket:[%lu]",
+		 fstat(fd, &st) ? 0 : (unsigned long)st.st_ino);
+	if (!strcmp(copied, link))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* A handshake is on its way, and who waits for it in a call that sends has its data queued behind the SYN. */
+static bool is_connecting(int fd)
+{
+	struct tcp_info info = {0};
+	socklen_t size = sizeof(info);
+
+	return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
+	       info.tcpi_state == TCP_SYN_SENT;
+}
+
+static bool is_sctp(int fd)
+{
+	int protocol = 0;
+	socklen_t size = sizeof(protocol);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) &&
+	       protocol == IPPROTO_SCTP;
+}
+
+static enum effect effect_on_socket(const struct held *h, const struct proc_call *call)
+{
+	const int fd = copy_socket(h, (int)call->arguments[0]);
+	enum effect effect = NONE;
+
+	if (fd < 0)
+		return NONE;
+	if (call->number == SYS_connect)
+		effect = is_sctp(fd) ? SCTP_CONNECT : NONE;
+	else if (is_connecting(fd))
+		effect = FAST_OPEN;
+	close(fd);
+	return effect;
+}
+
+static bool may_have_effect(long number)
+{
+	switch (number) {
+	case SYS_ioctl:
+	case SYS_connect:
+	case SYS_write:
+	case SYS_writev:
+	case SYS_sendto:
+	case SYS_sendmsg:
+	case SYS_sendmmsg:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static enum effect effect_of(const struct stop *s, const struct held *h)
+{
+	struct proc_call call;
+
+	if (is_supervised(h))
+		return SUPERVISED;
+	if (s->held_count > LOOK_FEW && !may_have_effect(h->call))
+		return NONE;
+	if (proc_call_read(h->pub.tid, &call) || !may_have_effect(call.number))
+		return NONE;
+	return call.number == SYS_ioctl ? effect_of_ioctl(&call) : effect_on_socket(h, &call);
+}
+
+int stop_check_effect(struct stop *s, const struct held *h, struct dinst_error *e)
+{
+	static const char *const texts[] = {
+		[SUPERVISED] = "is in a system call that its supervisor makes",
+		[SCSI_COMMAND] =
+			"waits for a SCSI command (SG_IO), which a stop would send once more",
+		[LINE_BREAK] =
+			"sends a break on a serial line (TCSBRK), which a stop would send once more",
+		[FAST_OPEN] =
+			"connects with data (TCP Fast Open), which a stop would send once more",
+		[SCTP_CONNECT] = "connects by SCTP, which a stop would make fail",
+		[BLOCK_DEVICE] =
+			"runs a network block device (NBD_DO_IT), which a stop would disconnect",
+	};
+	const enum effect effect = effect_of(s, h);
+
+	if (effect == NONE)
+		return 0;
+	return stop_fail_busy(
+		s, h, texts[effect],
+		effect == BLOCK_DEVICE
+			? "connect it by netlink, which no thread waits for (nbd-client without -L), or try again when it is disconnected"
+			: "try again later",
+		e);
+}
