@@ -102,10 +102,20 @@ static bool is_same_sleep(struct held *h)
 	return same;
 }
 
-static bool is_handled(const struct stop *s, int signal)
+/* A process in the target's memory that is another one has handlers of its own. All, where that cannot be read. */
+static uint64_t caught_by(const struct stop *s, const struct held *h)
 {
-	return signal && ((s->caught >> (signal - 1) & 1) ||
-			  (signal >= LIBRARY_FIRST && signal <= LIBRARY_LAST));
+	struct proc_status status;
+
+	if (!h->pub.foreign)
+		return s->caught;
+	return proc_status_read(h->pub.tid, &status) ? ~UINT64_C(0) : status.caught;
+}
+
+static bool is_handled(const struct stop *s, const struct held *h, int signal)
+{
+	return signal && ((signal >= LIBRARY_FIRST && signal <= LIBRARY_LAST) ||
+			  (caught_by(s, h) >> (signal - 1) & 1));
 }
 
 static bool is_time(const struct sleep_time *t)
@@ -153,7 +163,7 @@ void stop_sleep_keep(struct stop *s, struct held *h, int signal)
 		h->sleep.at = 0;
 		return;
 	}
-	if (is_handled(s, signal)) {
+	if (is_handled(s, h, signal)) {
 		if (h->sleep.kept && !memcmp(&now, &h->sleep.asked, sizeof(now)))
 			put_left(h);
 		h->sleep.at = 0; /* what it does next is another call */

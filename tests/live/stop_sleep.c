@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/control.h"
 #include "inject/remote.h"
 
 enum { PERIOD_MS = 400, SLEEPS = 6, BETWEEN_US = 30000, SLACK_MS = 300 };
@@ -20,6 +21,26 @@ struct result {
 	long shortest, longest;
 	int interrupted;
 };
+
+/* Processes in the target's memory that are others get this signal just when they have been seized; 0: none. */
+static int signal_to_foreign, sent_to_foreign;
+int __real_stop_seize(struct stop *s, struct held *h, struct dinst_error *e);
+int __wrap_stop_seize(struct stop *s, struct held *h, struct dinst_error *e);
+
+int __wrap_stop_seize(struct stop *s, struct held *h, struct dinst_error *e)
+{
+	const int code = __real_stop_seize(s, h, e);
+	struct proc_stat stat = {.state = '?'};
+
+	if (code || !h->seized || !h->pub.foreign || !signal_to_foreign)
+		return code;
+	assert_int_equal(kill(h->pub.tid, signal_to_foreign), 0);
+	sent_to_foreign++;
+	/* Until it stands still for it, and so not for us. */
+	while (stat.state != 't' && !proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
+		usleep(50);
+	return 0;
+}
 
 static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 {
@@ -171,13 +192,34 @@ static void test_handled(void **state)
 	}
 }
 
+/* fear A7, A4: the same in another process that shares the memory, and has handlers of its own */
+static void test_foreign(void **state)
+{
+	struct harness *h = *state;
+	struct result r;
+
+	harness_start(h, "sleeping", "foreign", harness_number(SLEEPS), NULL);
+	signal_to_foreign = SIGUSR1;
+	stop_sleeping(h, nothing, &r);
+	assert_in_range(r.interrupted, sent_to_foreign / 2, sent_to_foreign);
+	assert_in_range(r.shortest, PERIOD_MS - 1, PERIOD_MS + SLACK_MS);
+	assert_in_range(r.longest, PERIOD_MS - 1, PERIOD_MS + SLACK_MS);
+	/* One that it ignores ends no sleep of its, nor shortens any. */
+	signal_to_foreign = SIGWINCH;
+	harness_start(h, "sleeping", "foreign-once", harness_number(SLEEPS), NULL);
+	stop_sleeping(h, nothing, &r);
+	signal_to_foreign = 0;
+	assert_string_equal(r.left, "0.400000000");
+	assert_int_equal(r.interrupted, 0);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_untouched), CASE(test_many),	  CASE(test_filtered),
-		CASE(test_calling),   CASE(test_ignored), CASE(test_handled),
+		CASE(test_untouched), CASE(test_many),	  CASE(test_filtered), CASE(test_calling),
+		CASE(test_ignored),   CASE(test_handled), CASE(test_foreign),
 	};
 
 	return cmocka_run_group_tests_name("live/stop_sleep", tests, NULL, NULL);

@@ -9,6 +9,8 @@
  *   many       nanosleep in one thread of forty, of which the others wait for ever
  *   handled    nanosleep; SIGUSR1 has a handler, and the program goes on with the remainder, as the
  *              manual says. Sets the request before each sleep
+ *   foreign    the same in a process of its own that shares the memory, and alone has the handler
+ *   foreign-once  nanosleep there, by what was set once
  *
  * Status 1 if a call failed otherwise.
  */
@@ -16,13 +18,16 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -99,15 +104,57 @@ static long sleep_once(const char *name)
 	return now_ms() - begin;
 }
 
+static const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+static const char *name = "";
+static int times;
+static long shortest = 1000000, longest;
+
+/* Whether it goes on with the remainder, and sets the request before each sleep. */
+static bool sets_request(void)
+{
+	return !strcmp(name, "handled") || !strcmp(name, "foreign");
+}
+
+static void sleep_so_often(void)
+{
+	long ms;
+
+	for (int i = 0; i < times; i++) {
+		if (sets_request())
+			left = period;
+		ms = sleep_once(name);
+		shortest = ms < shortest ? ms : shortest;
+		longest = ms > longest ? ms : longest;
+	}
+}
+
+static int sleep_as_foreign(void *arg)
+{
+	(void)arg;
+	if (sigaction(SIGUSR1, &action, NULL))
+		return 1;
+	sleep_so_often();
+	return 0;
+}
+
+/* False if it could not be made, or has failed. */
+static bool let_foreign_sleep(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	const pid_t child =
+		clone(sleep_as_foreign, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	int status;
+
+	return child > 0 && waitpid(child, &status, 0) == child && !status;
+}
+
 int main(int argc, char **argv)
 {
-	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-	const char *name = argc > 2 ? argv[1] : "";
-	const int times = argc > 2 ? atoi(argv[2]) : 0;
-	long ms, shortest = 1000000, longest = 0;
 	static int computed;
 	pthread_t thread;
 
+	name = argc > 2 ? argv[1] : "";
+	times = argc > 2 ? atoi(argv[2]) : 0;
 	left = period;
 	if (!strcmp(name, "handled") && sigaction(SIGUSR1, &action, NULL))
 		return 2;
@@ -120,13 +167,10 @@ int main(int argc, char **argv)
 		forbid_restart();
 	puts("ready");
 	fflush(stdout);
-	for (int i = 0; i < times; i++) {
-		if (!strcmp(name, "handled"))
-			left = period;
-		ms = sleep_once(name);
-		shortest = ms < shortest ? ms : shortest;
-		longest = ms > longest ? ms : longest;
-	}
+	if (strncmp(name, "foreign", 7) != 0)
+		sleep_so_often();
+	else if (!let_foreign_sleep())
+		return 1;
 	printf("%ld.%09ld %ld %ld %d\n", (long)left.tv_sec, left.tv_nsec, shortest, longest,
 	       interrupted);
 	return 0;
