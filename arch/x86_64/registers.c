@@ -13,8 +13,7 @@ const size_t arch_red_zone = 128; /* System V psABI x86-64, 3.2.2 */
 
 bool arch_is_native(const struct arch_regs *r)
 {
-	/* __USER_CS (arch/x86/include/asm/segment.h); 32-bit code runs with 0x23. */
-	return r->user.cs == 0x33;
+	return x86_is_user_cs(r->user.cs);
 }
 
 taddr_t arch_pc(const struct arch_regs *r)

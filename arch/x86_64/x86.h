@@ -46,6 +46,21 @@ enum x86_interrupted {
 enum { SYSCALL_SIZE = 2 }; /* of the instruction */
 
 /*
+ * What cs is where 64-bit code of a program runs (user_64bit_mode() in arch/x86/include/asm/ptrace.h); 32-bit code has
+ * 0x23, or 0xe023.
+ */
+enum x86_user_cs {
+	USER_CS = 0x33, /* arch/x86/include/asm/segment.h */
+	XEN_USER_CS =
+		0xe033, /* also, of a paravirtualised guest (asm/xen/interface_64.h: FLAT_RING3_CS64) */
+};
+
+static inline bool x86_is_user_cs(uint64_t cs)
+{
+	return cs == USER_CS || cs == XEN_USER_CS;
+}
+
+/*
  * arch_regset: bit n is general register n (all 64 bits of it), bits 16 to 22
  * are flags. Vector registers are not tracked: inserted code uses none.
  */

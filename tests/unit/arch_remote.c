@@ -452,6 +452,26 @@ static void test_signal_frame(void **state)
 	assert_int_equal(frame_sp, real_sp);
 }
 
+/* Code of 64 bits, also of a paravirtualised guest of Xen's, and code of 32 bits; as registers, and as the kernel saves them. */
+static void test_code_segments(void **state)
+{
+	static const struct {
+		uint16_t cs;
+		bool native;
+	} cases[] = {{0x33, true}, {0xe033, true}, {0x23, false}, {0xe023, false}, {0, false}};
+	uint64_t saved[ARCH_SAVED_WORDS] = {0x400000, 0x246, 0};
+	struct arch_regs r = random_registers();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		r.user.cs = cases[i].cs;
+		assert_int_equal(arch_is_native(&r), cases[i].native);
+		/* gs and fs, which 64-bit code does not use, and ss follow. */
+		saved[2] = UINT64_C(0x2b) << 48 | cases[i].cs;
+		assert_int_equal(arch_may_be_saved_pc(saved), cases[i].native);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -460,6 +480,7 @@ int main(void)
 		cmocka_unit_test(test_always_between), cmocka_unit_test(test_interrupted),
 		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_registers),
 		cmocka_unit_test(test_signal_frame),   cmocka_unit_test(test_alignment),
+		cmocka_unit_test(test_code_segments),
 	};
 
 	alarm(60);
