@@ -535,6 +535,7 @@ static int build(struct flow *f, struct dinst_error *e)
 	if (r < 0)
 		goto fail;
 	mark_from_unknown(f);
+	flow_mark_rewritten(f);
 	if (f->unresolved)
 		reach_everything(f);
 	flow_mark_compared(f);

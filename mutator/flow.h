@@ -64,10 +64,10 @@ struct flow {
 	size_t inner_bases;	/* ... other than that of its start */
 	struct flow_ways *ways; /* what is found out on the side; NULL: nothing yet */
 	bool unsorted;
-	bool unsure;	   /* while building: what is reached now may be no code */
-	bool compared;	   /* something is marked MARK_RSEQ */
-	bool linear;	   /* decoded without a gap from the first byte to the last */
-	bool unresolved;   /* an indirect jump, from here or elsewhere, may lead anywhere in here */
+	bool unsure;	 /* while building: what is reached now may be no code */
+	bool compared;	 /* something is marked MARK_RSEQ */
+	bool linear;	 /* decoded without a gap from the first byte to the last */
+	bool unresolved; /* an indirect jump, or what is not in the file, may lead anywhere in here */
 	bool single_only;  /* pcs may be parked anywhere: one instruction a window */
 	bool turns_faults; /* what may fault stays where it is */
 	bool led_into;	   /* another function computes an address in here */

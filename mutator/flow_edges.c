@@ -301,3 +301,34 @@ void flow_mark_data(struct flow *f)
 	for (size_t i = 0; i < f->odd.count; i++)
 		mark_data_of(f, &f->odd.items[i]);
 }
+
+/* True if the instruction leads to where the file has no code, and not to 0. */
+static bool leads_nowhere(const struct flow *f, const struct arch_insn *insn)
+{
+	size_t size;
+
+	return (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH ||
+		insn->flow == ARCH_FLOW_CALL) &&
+	       insn->target && !flow_contains(f, insn->target) &&
+	       flow_marks(f, insn->address) & MARK_REACHED &&
+	       !image_code(f->img, insn->target, &size);
+}
+
+/*
+ * No compiler makes what leads to no code, but for calls of what a static program has not: to 0, and never made. Who has
+ * rewritten the file (as E9Patch does) puts code there when the program starts, which comes back to anywhere in the
+ * function: the jump may lie over instructions, and the last bytes of its distance may be the next one. What is read in
+ * the middle of other instructions is a conflict already, and most likely nobody comes there.
+ */
+void flow_mark_rewritten(struct flow *f)
+{
+	for (size_t i = 0; i < f->insns.count; i++) {
+		const struct arch_insn *insn = &f->insns.items[i];
+
+		if (!leads_nowhere(f, insn))
+			continue;
+		for (unsigned k = 0; k < insn->length; k++)
+			flow_mark(f, insn->address + k, MARK_CONFLICT);
+		f->unresolved = true;
+	}
+}

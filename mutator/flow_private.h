@@ -96,6 +96,9 @@ void gap_walks_release(struct gap_walks *walks);
 /* flow_edges.c: marks the bytes that instructions of the function read or write as data, for good. */
 void flow_mark_data(struct flow *f);
 
+/* flow_edges.c: f->unresolved if jumps lead to where there is no code; their bytes are conflicts. */
+void flow_mark_rewritten(struct flow *f);
+
 /* flow_hits.c: marks what branches from elsewhere lead to. */
 int flow_hits(struct flow *f, struct dinst_error *e);
 /* A branch or a call, which leads to code for sure; else only an address is computed. */

@@ -64,7 +64,8 @@ static const struct {
 	[REFUSAL_UNDECODED] = {"undecoded", "an instruction there is not known for sure"},
 	[REFUSAL_UNRESOLVED] =
 		{"unresolved",
-		 "an indirect jump whose targets are not known may lead anywhere in the function"},
+		 "an indirect jump whose targets are not known, or code that is not in the file, may lead "
+		 "anywhere in the function"},
 	[REFUSAL_BRANCH_TARGET] = {"branch-target",
 				   "something jumps or returns into every window that would do"},
 	[REFUSAL_NO_ROOM] = {"no-room", "too short, and no padding or hole in reach"},

@@ -74,8 +74,8 @@ enum tactic {
 
 enum refusal {
 	REFUSAL_NONE,
-	REFUSAL_UNDECODED,     /* an instruction that is not known for sure */
-	REFUSAL_UNRESOLVED,    /* an indirect jump whose targets are not known may lead anywhere */
+	REFUSAL_UNDECODED,  /* an instruction that is not known for sure */
+	REFUSAL_UNRESOLVED, /* an indirect jump, or code that the file has not, may lead anywhere */
 	REFUSAL_BRANCH_TARGET, /* something jumps into every window that would do */
 	REFUSAL_NO_ROOM,       /* too short, and no padding or hole in reach */
 	REFUSAL_PAGE,	       /* the window would lie across two pages */
