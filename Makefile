@@ -352,7 +352,7 @@ $(O)/tests/live/ending $(O)/tests/live/hazards $(O)/tests/live/patch_breakpoints
 
 # What the daemon answers, and how long that takes.
 top_answers := question_going question_call question_load question_remove top_pause
-$(O)/tests/unit/top_views: TEST_LIBS := $(top_answers:%=-Wl,--wrap=%) $(TEST_LIBS)
+$(O)/tests/unit/top_views $(O)/tests/unit/top_busy: TEST_LIBS := $(top_answers:%=-Wl,--wrap=%) $(TEST_LIBS)
 
 # The processor's clock, which goes back there.
 $(O)/tests/unit/stream_read: TEST_LIBS := -Wl,--wrap=arch_clock_ticks $(TEST_LIBS)

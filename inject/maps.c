@@ -408,6 +408,15 @@ struct scan_request {
 
 enum { IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4 };
 
+bool maps_finds_pages(int pagemap)
+{
+	struct scan_request request = {
+		.size = sizeof(request), .any_of = IS_PRESENT, .returned = IS_PRESENT};
+
+	request.end = (uint64_t)sysconf(_SC_PAGESIZE);
+	return ioctl(pagemap, _IOWR('f', 16, struct scan_request), &request) >= 0;
+}
+
 taddr_t maps_first_page(int pagemap, taddr_t address, taddr_t end)
 {
 	struct scan_region found = {0};

@@ -93,6 +93,8 @@ extern const uint64_t MAPS_PAGEMAP_THERE; /* ... it is present, or swapped out, 
  * mapped: where nothing is, the kernel does not look. `address` itself where it does not tell (before Linux 6.7).
  */
 taddr_t maps_first_page(int pagemap, taddr_t address, taddr_t end);
+/* True if it tells (PAGEMAP_SCAN, Linux 6.7). */
+bool maps_finds_pages(int pagemap);
 /* True if no byte of [address, address + length), length > 0, lies in what may be a copy: nobody wrote there. */
 bool maps_is_untouched(int pagemap, taddr_t address, size_t length);
 

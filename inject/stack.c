@@ -239,6 +239,7 @@ static int add_home(struct snapshot *shot, struct stack_shot *thread, const stru
 {
 	const taddr_t pointer = arch_thread_pointer(&thread->regs);
 	const taddr_t own = home ? end_of_own(shot, thread, home->lo, home) : 0;
+	bool beyond = false;
 	taddr_t hi, lo;
 
 	if (!home)
@@ -251,8 +252,8 @@ static int add_home(struct snapshot *shot, struct stack_shot *thread, const stru
 	lo = hi - home->lo > most ? hi - most : home->lo;
 	lo -= lo % PAGE;
 	if (own) {
-		thread->partial |= most == OWN_MOST && snapshot_is_used(shot, home->lo, lo);
-		lo = snapshot_home_begin(shot, home, lo, hi);
+		lo = snapshot_home_begin(shot, home, lo, hi, &beyond);
+		thread->partial |= most == OWN_MOST && beyond;
 	}
 	return lo < hi ? add_span(shot, thread, lo, hi, e) : DINST_OK;
 }

@@ -40,6 +40,7 @@ enum {
 	WORDS_MOST = 1 << 22,
 	ARENAS_MOST = 64,
 	LOCKED_FILE_MOST = 256 << 20, /* bytes; the data of a program is less */
+	RESERVED_LEAST = 1 << 30, /* bytes that nobody may reach, in one: more than a stack has */
 };
 
 struct words {
@@ -216,6 +217,16 @@ static bool may_be_locked(const struct maps_entry *m)
 	       (!m->inode || m->hi - m->lo <= LOCKED_FILE_MOST);
 }
 
+/*
+ * Before Linux 6.7 looking whether anything is there takes time for all of what is reserved only, of which there may be any
+ * amount (pools of runtimes, address spaces of collectors).
+ */
+static bool is_reserved(const struct search *s, const struct maps_entry *m)
+{
+	return m->protection == PROT_NONE && m->hi - m->lo > RESERVED_LEAST &&
+	       !maps_finds_pages(s->pagemap);
+}
+
 static void name_link(const struct search *s, const struct maps_entry *m, char *path, size_t size)
 {
 	snprintf(path, size, "/proc/%d/map_files/%llx-%llx",
@@ -240,7 +251,7 @@ static bool may_have_stacks(const struct search *s, const struct maps_entry *m)
 {
 	if (m->shared)
 		return maps_shares_memory(m) && may_be_written(s, m);
-	return is_stack_memory(m) || may_be_locked(m);
+	return is_stack_memory(m) || (may_be_locked(m) && !is_reserved(s, m));
 }
 
 static bool find_arenas(struct search *s)
@@ -290,13 +301,15 @@ static int open_shared(struct search *s, const struct maps_entry *m)
 	char path[PATH_ROOM];
 	int fd;
 
-	if (!s->mounts)
+	if (!s->mounts) {
 		s->mounts = mounts_read(target_memory_tid(s->shot->target));
+		s->lack |= !s->mounts && proc_is_lack(-errno);
+	}
 	if (!s->mounts || mounts_may_wait(s->mounts, m->device))
 		return -1;
 	name_link(s, m, path, sizeof(path));
 	fd = file_open_regular(path);
-	s->lack |= fd < 0 && proc_is_lack(errno);
+	s->lack |= fd < 0 && proc_is_lack(-errno);
 	return fd;
 }
 

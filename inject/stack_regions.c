@@ -147,33 +147,21 @@ int snapshot_copy(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial,
 	return result;
 }
 
-bool snapshot_is_used(const struct snapshot *shot, taddr_t lo, taddr_t hi)
-{
-	int pagemap;
-	bool used;
-
-	if (lo >= hi)
-		return false;
-	pagemap = maps_open_pagemap(target_memory_tid(shot->target));
-	used = pagemap < 0 || maps_first_page(pagemap, lo, hi) < hi;
-	if (pagemap >= 0)
-		close(pagemap);
-	return used;
-}
-
-/* Downwards from the page that ends at `end`. */
-static taddr_t lowest_page(int pagemap, taddr_t lo, taddr_t end)
+/* Downwards from the page that ends at `end`, if there is any in [lo, end); *guarded: to a guard. */
+static taddr_t lowest_page(int pagemap, taddr_t lo, taddr_t end, bool *guarded)
 {
 	uint64_t entries[PIECE_PAGES];
 	taddr_t lowest = end;
 
+	lo = maps_first_page(pagemap, lo, end) / PAGE * PAGE;
 	for (size_t count; end > lo; end -= (taddr_t)count * PAGE) {
 		count = (end - lo) / PAGE < PIECE_PAGES ? (end - lo) / PAGE : PIECE_PAGES;
 		if (pread(pagemap, entries, count * WORD, (off_t)((end / PAGE - count) * WORD)) !=
 		    (ssize_t)(count * WORD))
 			return lo;
 		for (size_t i = count; i-- > 0;) {
-			if (entries[i] & MAPS_PAGEMAP_GUARD)
+			*guarded = entries[i] & MAPS_PAGEMAP_GUARD;
+			if (*guarded)
 				return lowest;
 			if (entries[i] & MAPS_PAGEMAP_THERE)
 				lowest = end - (taddr_t)(count - i) * PAGE;
@@ -183,16 +171,19 @@ static taddr_t lowest_page(int pagemap, taddr_t lo, taddr_t end)
 }
 
 taddr_t snapshot_home_begin(const struct snapshot *shot, const struct maps_entry *home, taddr_t lo,
-			    taddr_t hi)
+			    taddr_t hi, bool *beyond)
 {
 	/* What is shared may be there, and this process have no pages of it yet: it was forked. */
 	static const taddr_t SHARED_LEAST = 1 << 20;
 	const int pagemap = maps_open_pagemap(target_memory_tid(shot->target));
 	taddr_t begin = lo, least;
+	bool guarded = false, ignored = false;
 
+	*beyond = lo > home->lo;
 	if (pagemap >= 0) {
-		begin = lowest_page(pagemap, maps_first_page(pagemap, lo, hi),
-				    (hi + PAGE - 1) / PAGE * PAGE);
+		begin = lowest_page(pagemap, lo, (hi + PAGE - 1) / PAGE * PAGE, &guarded);
+		/* Behind a guard in one mapping there is another stack. */
+		*beyond = !guarded && lowest_page(pagemap, home->lo, lo, &ignored) < lo;
 		close(pagemap);
 	}
 	if (home->shared) {

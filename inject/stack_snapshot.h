@@ -67,13 +67,11 @@ int snapshot_copy(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial,
 
 /*
  * The lowest page that was ever used of a stack in `home` that ends at `hi` and begins at `lo`, a page's begin, or
- * behind it: at a guard that is no mapping. `hi` if there is none, `lo` where that cannot be told.
+ * behind it: at a guard that is no mapping. `hi` if there is none, `lo` where that cannot be told. *beyond: in front of
+ * `lo`, a page's begin, more of it may be in use.
  */
 taddr_t snapshot_home_begin(const struct snapshot *shot, const struct maps_entry *home, taddr_t lo,
-			    taddr_t hi);
-
-/* True if there is anything in [lo, hi), or that cannot be told. */
-bool snapshot_is_used(const struct snapshot *shot, taddr_t lo, taddr_t hi);
+			    taddr_t hi, bool *beyond);
 
 /* Fills in what may be parked; in the stop. */
 void snapshot_find_parked(struct snapshot *shot);

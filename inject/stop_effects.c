@@ -13,8 +13,8 @@
  */
 #include <errno.h>
 #include <linux/nbd.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <scsi/sg.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,11 +39,15 @@ static bool is_supervised(const struct held *h)
 	return !strncmp(channel, waits, sizeof(waits) - 1);
 }
 
-static enum effect effect_of_ioctl(const struct proc_call *call)
+static enum effect effect_of_ioctl(const struct held *h, const struct proc_call *call)
 {
+	struct proc_stat stat;
+
 	switch ((unsigned)call->arguments[1]) {
-	case SG_IO:
-		return SCSI_COMMAND;
+	case SG_IO: /* of a block device nobody can interrupt it */
+		return proc_thread_stat_read(h->tgid, h->pub.tid, &stat) || stat.state != 'S'
+			       ? NONE
+			       : SCSI_COMMAND;
 	case TCSBRK: /* with another argument it waits for what was written: tcdrain(3) */
 		return call->arguments[2] ? NONE : LINE_BREAK;
 	case TCSBRKP:
@@ -88,23 +92,24 @@ static int copy_socket(const struct held *h, int number)
 	return -1;
 }
 
-/* A handshake is on its way, and who waits for it in a call that sends has its data queued behind the SYN. */
-static bool is_connecting(int fd)
-{
-	struct tcp_info info = {0};
-	socklen_t size = sizeof(info);
-
-	return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
-	       info.tcpi_state == TCP_SYN_SENT;
-}
-
-static bool is_sctp(int fd)
+static bool is_of(int fd, int wanted)
 {
 	int protocol = 0;
 	socklen_t size = sizeof(protocol);
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) &&
-	       protocol == IPPROTO_SCTP;
+	return !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) && protocol == wanted;
+}
+
+/*
+ * A handshake is on its way, and who waits for it in a call that sends has its data queued behind the SYN: nothing counts
+ * as queued until it is done (net/ipv4/tcp.c: tcp_ioctl()), while who waits for room has queued much. TCP_INFO would say
+ * so, too, but takes the socket's lock, for which we might wait as long as somebody who has it waits for memory.
+ */
+static bool is_connecting(int fd)
+{
+	int queued = 0;
+
+	return is_of(fd, IPPROTO_TCP) && !ioctl(fd, SIOCOUTQ, &queued) && !queued;
 }
 
 static enum effect effect_on_socket(const struct held *h, const struct proc_call *call)
@@ -115,7 +120,7 @@ static enum effect effect_on_socket(const struct held *h, const struct proc_call
 	if (fd < 0)
 		return NONE;
 	if (call->number == SYS_connect)
-		effect = is_sctp(fd) ? SCTP_CONNECT : NONE;
+		effect = is_of(fd, IPPROTO_SCTP) ? SCTP_CONNECT : NONE;
 	else if (is_connecting(fd))
 		effect = FAST_OPEN;
 	close(fd);
@@ -148,7 +153,7 @@ static enum effect effect_of(const struct stop *s, const struct held *h)
 		return NONE;
 	if (proc_call_read(h->pub.tid, &call) || !may_have_effect(call.number))
 		return NONE;
-	return call.number == SYS_ioctl ? effect_of_ioctl(&call) : effect_on_socket(h, &call);
+	return call.number == SYS_ioctl ? effect_of_ioctl(h, &call) : effect_on_socket(h, &call);
 }
 
 int stop_check_effect(struct stop *s, const struct held *h, struct dinst_error *e)

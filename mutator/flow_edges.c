@@ -310,7 +310,7 @@ static bool leads_nowhere(const struct flow *f, const struct arch_insn *insn)
 	return (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH ||
 		insn->flow == ARCH_FLOW_CALL) &&
 	       insn->target && !flow_contains(f, insn->target) &&
-	       flow_marks(f, insn->address) & MARK_REACHED &&
+	       (flow_marks(f, insn->address) & (MARK_REACHED | MARK_CONFLICT)) == MARK_REACHED &&
 	       !image_code(f->img, insn->target, &size);
 }
 
@@ -318,7 +318,7 @@ static bool leads_nowhere(const struct flow *f, const struct arch_insn *insn)
  * No compiler makes what leads to no code, but for calls of what a static program has not: to 0, and never made. Who has
  * rewritten the file (as E9Patch does) puts code there when the program starts, which comes back to anywhere in the
  * function: the jump may lie over instructions, and the last bytes of its distance may be the next one. What is read in
- * the middle of other instructions is a conflict already, and most likely nobody comes there.
+ * the middle of other instructions, or may be data, is a conflict already, and most likely nobody comes there.
  */
 void flow_mark_rewritten(struct flow *f)
 {

@@ -153,8 +153,9 @@ int file_is_rewritten(const struct reading *r, const struct file_stamp *stamp,
 	/* Another file has taken its name, and it is mapped still. */
 	if (now.inode != stamp->inode || now.device != stamp->device)
 		return 0;
+	/* One without a name cannot be loaded anew: a package was upgraded, and that is its change. */
 	if (now.size == stamp->size && are_equal(&now.written, &stamp->written) &&
-	    are_equal(&now.changed, &stamp->changed))
+	    (are_equal(&now.changed, &stamp->changed) || !st.stx_nlink))
 		return 0;
 	/* A time alone may change, too (touch(1), chmod(1), another name for it): what we have put into a module says that it stays. */
 	written = is_written_to(r, m, path, stamp->served);

@@ -66,7 +66,7 @@ void top_say_busy(struct top *t, const char *why)
 bool top_can_say(int err)
 {
 	return err == DINST_REFUSED || err == DINST_NO_FUNCTION || err == DINST_FAILED ||
-	       err == DINST_USAGE || err == DINST_BAD_FILE;
+	       err == DINST_USAGE || err == DINST_BAD_FILE || err == DINST_UNSUPPORTED;
 }
 
 /* ------------------------------------------------------------------ printing */

@@ -54,6 +54,9 @@ struct probe_set {
 	double clock_ns; /* what a hit takes beside its predicted code: clocks that are system calls */
 	bool times;	 /* what cannot be had is a function's times, not its count */
 	bool missing;	 /* something could not go in just now, which is to be tried again */
+	unsigned busy;	   /* how many insertions in a row met one that could not */
+	unsigned row;	   /* ... and requests of this insertion */
+	unsigned row_most; /* ... if one function is to blame */
 };
 
 /* What is timed of a function: its calls, and what of that is its own. */
@@ -69,6 +72,7 @@ struct function {
 	double mean;		    /* ns of a call; 0: not known */
 	double timing_ns[TIMINGS];  /* what that costs in a call; -1: not known */
 	uint64_t timed_ns[TIMINGS]; /* when it was done last; 0: never */
+	uint64_t late_ns;	    /* is not timed before: a thread was in it all the time */
 	uint64_t rated_ns;	    /* when its rate was taken last */
 	double calls, sum;	    /* at that reading of its latency: how many, ns in all */
 	double paid_ns[TIMINGS];    /* what that reading's timing has cost */

@@ -433,9 +433,10 @@ static int drill_read(struct top *t, struct view *v, uint64_t until_ns, struct d
 	if (cost > budget)
 		end = top_now() + (uint64_t)(t->credit_ns > 0 ? t->credit_ns / cost * 1e9 : 0);
 	if (cost > budget && end < top_now() + TOP_SLICE_MIN_MS * 1000000ull) {
-		/* not enough saved up yet */
+		/* not enough saved up yet; it may have become this dear while it was in */
+		err = v->ids ? view_leave(t, v, e) : 0;
 		top_pause(t, until_ns);
-		return 0;
+		return err;
 	}
 	if (!v->ids) {
 		v->last_ns = 0;
@@ -450,7 +451,7 @@ static int drill_read(struct top *t, struct view *v, uint64_t until_ns, struct d
 	if (!err)
 		v->rounds++;
 	t->credit_ns -= t->spent_ns - before;
-	return !err && cost > budget ? view_leave(t, v, e) : err;
+	return !err && (cost > budget || v->rate * call_ns > budget) ? view_leave(t, v, e) : err;
 }
 
 /* ----------------------------------------------------------------- going about */

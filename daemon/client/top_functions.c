@@ -207,10 +207,13 @@ int functions_survey(struct top *t, struct view *v, struct dinst_error *e)
 	int err = some ? 0 : dinst_fail(e, DINST_NO_MEMORY, "no memory for a survey");
 
 	/* whatever was refused may be possible now */
-	for (size_t n = 0; n < v->count; n++)
+	for (size_t n = 0; n < v->count; n++) {
 		v->functions[n].uncountable = v->functions[n].refused = false;
+		v->functions[n].late_ns = 0;
+	}
 	v->surveyed = true;
-	for (size_t n = 0; !err && n < v->count && question_going(&t->q) && !t->quit;) {
+	for (size_t n = 0;
+	     !err && v->surveyed && n < v->count && question_going(&t->q) && !t->quit;) {
 		size_t count = 0;
 
 		top_say(t, "counting the calls of %zu functions for a moment: %zu%%", v->count,

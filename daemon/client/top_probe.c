@@ -27,6 +27,9 @@ static double number(json_t *row, const char *key)
 
 /* ---------------------------------------------------------------- inserting */
 
+static const uint64_t LATE_NS =
+	10000000000; /* a function that a thread does not leave is not timed for so long */
+
 static int by_focus(const void *a, const void *b)
 {
 	return strcmp((*(struct function *const *)a)->focus, (*(struct function *const *)b)->focus);
@@ -160,28 +163,45 @@ static bool fit_one_request(struct function **functions, size_t count)
 	return length <= RPC_CLIENT_LINE / 2;
 }
 
-int probe_insert(struct top *t, struct probe_set *set, const char *metric,
-		 struct function **functions, size_t count, bool hits, struct dinst_error *e)
+/*
+ * Mostly it is nobody's fault, and passes. But times wait for threads that are in the function, and one may
+ * stay there for long: in every CYCLE insertions in a row the third one looks for that, until more requests in a row
+ * than one function explains say that it is the target.
+ */
+static bool is_looked_for(const struct probe_set *set)
+{
+	enum { CYCLE = 16, THIRD = 2 };
+
+	return set->times && set->busy % CYCLE == THIRD && set->row <= set->row_most;
+}
+
+static int insert_parts(struct top *t, struct probe_set *set, const char *metric,
+			struct function **functions, size_t count, bool hits, struct dinst_error *e)
 {
 	const bool fit = count < 2 || fit_one_request(functions, count);
 	struct dinst_error why = {0, ""};
 	int err = 0;
 
-	if (!count || !question_going(&t->q))
+	if (!count || set->row > set->row_most || !question_going(&t->q))
 		return 0;
 	if (fit)
 		err = insert_some(t, set, metric, functions, count, hits, &why);
-	/* nobody's fault, and it passes */
+	set->row = err == DINST_BUSY ? set->row + 1 : 0;
 	if (err == DINST_BUSY) {
 		set->missing = true;
 		top_say_busy(t, why.text);
-		return 0;
+		if (!is_looked_for(set))
+			return 0;
+		if (count == 1) {
+			functions[0]->late_ns = top_now() + LATE_NS;
+			return 0;
+		}
 	}
 	/* a request is carried out as a whole or not at all: the one that is to blame is looked for */
-	if (!fit || (is_refusal(err) && count > 1)) {
-		err = probe_insert(t, set, metric, functions, count / 2, hits, e);
+	if (!fit || err == DINST_BUSY || (is_refusal(err) && count > 1)) {
+		err = insert_parts(t, set, metric, functions, count / 2, hits, e);
 		return err ? err
-			   : probe_insert(t, set, metric, functions + count / 2, count - count / 2,
+			   : insert_parts(t, set, metric, functions + count / 2, count - count / 2,
 					  hits, e);
 	}
 	if (is_refusal(err)) {
@@ -189,6 +209,25 @@ int probe_insert(struct top *t, struct probe_set *set, const char *metric,
 		return 0;
 	}
 	return err ? dinst_fail_text(e, err, why.text) : 0;
+}
+
+int probe_insert(struct top *t, struct probe_set *set, const char *metric,
+		 struct function **functions, size_t count, bool hits, struct dinst_error *e)
+{
+	const bool missing = set->missing;
+	int err;
+
+	set->missing = false;
+	set->row = 0;
+	/* in halves, down to one */
+	set->row_most = 1;
+	for (size_t n = count; n; n /= 2)
+		set->row_most++;
+	err = insert_parts(t, set, metric, functions, count, hits, e);
+	if (count)
+		set->busy = set->missing ? set->busy + 1 : 0;
+	set->missing |= missing;
+	return err;
 }
 
 /* ------------------------------------------------------------------ reading */

@@ -237,7 +237,7 @@ static bool is_wanted(const struct top *t, const struct view *v, size_t line, en
 {
 	const struct function *f = v->lines[line].function;
 
-	if (!f || f->refused || f->rate > TOO_HOT)
+	if (!f || f->refused || f->rate > TOO_HOT || f->late_ns > top_now())
 		return false;
 	/* which clock its own time takes is known from its latency */
 	if (what == TIMING_OWN && (!v->own[0] || !f->timed_ns[TIMING_LATENCY]))

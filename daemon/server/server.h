@@ -341,8 +341,8 @@ void session_close(struct session *se, const char *why);
 /* Lets a held target run (nothing otherwise), with or without a mutator. */
 void session_release_target(struct session *se);
 /*
- * `reply` is what `release` came to: it is not held any more. SIGCONT if it stands still all the same, unless its
- * mutator has let it go: then it has stopped by itself.
+ * `reply` is what `release` came to: it is not held any more. SIGCONT, unless its mutator has let it go: if it
+ * stands still then, it has stopped by itself.
  */
 void session_released(struct session *se, const struct reply *reply);
 
