@@ -83,7 +83,9 @@ bool types_is_by_address(Dwarf_Die *function, Dwarf_Die *parameter)
 	Dwarf_Addr pc;
 	int count;
 
-	if (dwarf_entrypc(function, &pc) != 0 || !dwarf_attr(parameter, DW_AT_location, &attribute))
+	/* Lists are not looked at: libdw takes their lengths for true (elfutils 0.188), and dies of a damaged one. */
+	if (dwarf_entrypc(function, &pc) != 0 ||
+	    !dwarf_attr(parameter, DW_AT_location, &attribute) || !is_expression(&attribute))
 		return false;
 	count = dwarf_getlocation_addr(&attribute, pc, ops, sizes, LOCATIONS_MAX);
 	for (int i = 0; i < count && i < LOCATIONS_MAX; i++)

@@ -58,7 +58,7 @@ void types_release_units(struct types *t);
 
 /* types_calling.c: arguments are not where the psABI has them. */
 bool types_has_own_convention(struct image *img, Dwarf_Die *function);
-/* A parameter of a number's or pointer's type is passed by its address: `ref` of D. */
+/* A parameter of a number's or pointer's type is passed by its address, as one location for the whole function says: `ref` of D. */
 bool types_is_by_address(Dwarf_Die *function, Dwarf_Die *parameter);
 
 /* The type that a DIE is, without its names and qualifiers. */
