@@ -183,7 +183,7 @@ taddr_t snapshot_home_begin(const struct snapshot *shot, const struct maps_entry
 	if (pagemap >= 0) {
 		begin = lowest_page(pagemap, lo, (hi + PAGE - 1) / PAGE * PAGE, &guarded);
 		/* Behind a guard in one mapping there is another stack. */
-		*beyond = !guarded && lowest_page(pagemap, home->lo, lo, &ignored) < lo;
+		*beyond = *beyond && !guarded && lowest_page(pagemap, home->lo, lo, &ignored) < lo;
 		close(pagemap);
 	}
 	if (home->shared) {

@@ -62,8 +62,9 @@ static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned millisecon
 	if (status == DINST_BUSY || status == DINST_NO_MEMORY)
 		return dinst_fail_text(e, DINST_BUSY, why.text);
 	if (status < 0) {
-		p->lost |= has_ended(pid);
-		return has_ended(pid);
+		has = has_ended(pid);
+		p->lost |= has;
+		return has;
 	}
 	has = has_from(t, maker, start, &why);
 	if (has > 0) {

@@ -449,12 +449,7 @@ static void test_spent(void **state)
 	assert_int_equal(session_pending(s, id), 1);
 	assert_true(s->unsearched);
 	target_spend_parks(s->target, 0);
-	assert_true(becomes_active(s, id));
-	ask(h, "go 100", "done");
-	assert_int_equal(session_value(s, id), 100);
-	session_end(s);
-	harness_verify(h);
-	harness_end(h, 0);
+	end_when_active(h, s, id);
 }
 
 /* fear C2, H5, J7: a guard that is no mapping cannot be read; nothing is in it, and nothing waits for it */

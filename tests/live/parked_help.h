@@ -31,4 +31,15 @@ static inline bool becomes_active(struct session *s, unsigned id)
 	return !session_pending(s, id);
 }
 
+/* What waits goes in now and counts all calls; the session and the target end, which is as it was. */
+static inline void end_when_active(struct harness *h, struct session *s, unsigned id)
+{
+	assert_true(becomes_active(s, id));
+	ask(h, "go 100", "done");
+	assert_int_equal(session_value(s, id), 100);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #endif

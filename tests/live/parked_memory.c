@@ -56,12 +56,7 @@ static void run_window(struct harness *h, const char *how, const char *lock, con
 	assert_false(s->unsearched);
 	ask(h, "rights 3", "set");
 	ask(h, "resume", "resumed");
-	assert_true(becomes_active(s, id));
-	ask(h, "go 100", "done");
-	assert_int_equal(session_value(s, id), 100);
-	session_end(s);
-	harness_verify(h);
-	harness_end(h, 0);
+	end_when_active(h, s, id);
 }
 
 /* fear C2, H5: nobody may write to the task's stack just now, as under a collector's write barrier */
