@@ -152,7 +152,7 @@ endif
 # libdinst: the client's end of the socket, with a face of its own (lib/dinst.h).
 library_src := $(wildcard lib/*.c) daemon/client/connect.c daemon/client/start.c \
 	daemon/common/lines.c daemon/common/paths.c daemon/common/rpc.c $(wildcard daemon/report/event*.c) \
-	inject/error.c inject/proc.c inject/proc_lists.c
+	inject/error.c inject/proc.c inject/proc_lists.c inject/proc_open.c
 library_soname := libdinst.so.0
 library_real := $(library_soname).1.0
 library := $(O)/libdinst.a $(O)/$(library_real) $(O)/$(library_soname) $(O)/libdinst.so

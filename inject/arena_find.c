@@ -23,6 +23,7 @@
 #include "inject/maps.h"
 #include "inject/pid_space.h"
 #include "inject/proc.h"
+#include "inject/proc_open.h"
 #include "inject/tasks.h"
 
 /* Files that are looked at for halves; more of them in one process are an enemy's. */
@@ -268,7 +269,8 @@ static bool is_beyond_end(const struct target *t, const struct maps *m, taddr_t 
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)target_memory_tid(t),
 		 (unsigned long long)entry->lo, (unsigned long long)entry->hi);
-	return stat(path, &file) || (uint64_t)file.st_size <= entry->offset + (at - entry->lo);
+	return proc_stat_file(path, &file) ||
+	       (uint64_t)file.st_size <= entry->offset + (at - entry->lo);
 }
 
 /*

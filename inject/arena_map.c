@@ -37,6 +37,7 @@
 #include "inject/arena_unmap.h"
 #include "inject/fault.h"
 #include "inject/proc.h"
+#include "inject/proc_open.h"
 #include "inject/remote.h"
 
 #ifndef MFD_EXEC
@@ -65,7 +66,7 @@ static bool is_our_memfd(int fd, struct stat *st)
 	ssize_t length;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	length = readlink(path, name, sizeof(name));
+	length = proc_readlink(path, name, sizeof(name));
 	return length == (ssize_t)strlen(MEMFD_LINK) && !memcmp(name, MEMFD_LINK, (size_t)length) &&
 	       !fstat(fd, st) && S_ISREG(st->st_mode) && st->st_size == 0 && !fstatfs(fd, &fs) &&
 	       fs.f_type == TMPFS_MAGIC;
@@ -78,10 +79,10 @@ static int open_memfd(pid_t tid, int number, struct stat *st)
 	int found, error, fd = -1;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)tid, number);
-	found = open(path, O_PATH | O_CLOEXEC);
+	found = proc_open(path, O_PATH);
 	if (found >= 0 && is_our_memfd(found, st)) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
-		fd = open(path, O_RDWR | O_CLOEXEC);
+		fd = proc_open(path, O_RDWR);
 	}
 	error = errno;
 	if (found >= 0)

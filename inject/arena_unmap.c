@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 
 #include "inject/maps.h"
+#include "inject/proc_open.h"
 #include "inject/remote.h"
 
 /* ------------------------------------------------------------------ munmap */
@@ -129,7 +130,7 @@ static bool is_marked_as_ours(const struct target *t, taddr_t lo, taddr_t end)
 	FILE *smaps;
 
 	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target_memory_tid(t));
-	smaps = fopen(path, "re");
+	smaps = proc_fopen(path);
 	if (!smaps)
 		return false;
 	while (marked && at < end && fgets(line, sizeof(line), smaps)) {

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "inject/proc_open.h"
+
 enum { BLOCK = 512 };	  /* bytes of st_blocks (stat(2)) */
 enum { HOLES_MOST = 64 }; /* a file may be so many times what is stored of it */
 
@@ -42,5 +44,5 @@ int file_reopen_regular(int found, bool stored)
 
 int file_open_regular(const char *path)
 {
-	return file_reopen_regular(open(path, O_PATH | O_CLOEXEC), false);
+	return file_reopen_regular(proc_open(path, O_PATH), false);
 }

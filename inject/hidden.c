@@ -22,6 +22,7 @@
 
 #include "inject/control.h"
 #include "inject/mounts.h"
+#include "inject/proc_open.h"
 
 enum { PIDS_MOST = 4 << 20 }; /* PID_MAX_LIMIT of include/linux/threads.h */
 enum { NOBODY_IS_HIDDEN = -2 };
@@ -51,7 +52,7 @@ static bool maps_are_denied(pid_t tid, bool *empty)
 	if (empty)
 		*empty = false;
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(path, O_RDONLY);
 	/* Nobody can look now: what may not be looked at is no less likely for that. */
 	if (fd < 0)
 		return proc_unless_gone(-errno) != 0;
@@ -95,7 +96,7 @@ static bool is_unlisted(const struct hidden *h, pid_t pid)
 	if (!may_be_ours(h, pid))
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	if (!access(path, F_OK) || errno != ENOENT)
+	if (!proc_access(path, F_OK) || errno != ENOENT)
 		return false;
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0)

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "inject/proc.h"
+#include "inject/proc_open.h"
 
 enum {
 	FIRST_SIZE = 1 << 16,
@@ -70,7 +71,7 @@ static int slurp(const char *path, char **text, size_t *size)
 	ssize_t got;
 	int fd;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(path, O_RDONLY);
 	if (fd < 0)
 		return last_error();
 	buffer = malloc(room + 1);
@@ -358,7 +359,7 @@ int maps_open_pagemap(pid_t tid)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)tid);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	return proc_open(path, O_RDONLY);
 }
 
 bool maps_is_copy(uint64_t entry)

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "inject/proc_open.h"
+
 enum { LEVELS_MAX = 33 }; /* of namespaces: MAX_PID_NS_LEVEL of the kernel, and the first one */
 
 static uint64_t inode_of(int fd)
@@ -25,7 +27,7 @@ static int open_space(const char *process)
 	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/%s/ns/pid", process);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	return proc_open(path, O_RDONLY);
 }
 
 static uint64_t space_of(const char *process)

@@ -21,6 +21,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "inject/proc_open.h"
+
 enum {
 	PROC_TEXT_MAX = 64 << 20,
 	MEMORY_LOOKS = 64, /* at threads that come and go, behind a main thread that has ended */
@@ -31,7 +33,7 @@ ssize_t proc_read(const char *path, char *text, size_t size)
 	size_t used = 0;
 	ssize_t got = 0;
 	int error = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = proc_open(path, O_RDONLY);
 
 	if (fd < 0)
 		return -errno;
@@ -486,7 +488,7 @@ long proc_thread_count(pid_t pid)
 	struct stat file;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	return stat(path, &file) ? -1 : (long)file.st_nlink - 2;
+	return proc_stat_file(path, &file) ? -1 : (long)file.st_nlink - 2;
 }
 
 /* In some containers a file system of its own (lxcfs) stands there, with older numbers. */
@@ -524,7 +526,7 @@ static bool namespace_of(const char *who, const char *name, struct stat *st)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%s/ns/%s", who, name);
-	return !stat(path, st);
+	return !proc_stat_file(path, st);
 }
 
 static bool is_same_namespace(const struct stat *a, const struct stat *b)

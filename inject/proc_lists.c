@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "inject/proc.h"
+#include "inject/proc_open.h"
 
 enum {
 	LISTINGS = 64, /* of a thread's children, until two are the same */
@@ -144,7 +145,7 @@ static int list_tasks(const char *path, struct proc_ids *list)
 	struct dirent *entry;
 	int status = 0;
 	long id;
-	DIR *dir = opendir(path);
+	DIR *dir = proc_opendir(path);
 
 	if (!dir)
 		return -errno;
@@ -228,7 +229,7 @@ bool proc_provides_pages(pid_t pid)
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	dir = opendir(path);
+	dir = proc_opendir(path);
 	/* Where we have too little of something ourselves, it may. */
 	if (!dir)
 		return proc_unless_kept(-errno);
@@ -250,7 +251,7 @@ static int read_children(const char *path, struct proc_ids *list)
 	uint64_t id = 0;
 	size_t room = 0;
 	int status = 0;
-	FILE *file = fopen(path, "re");
+	FILE *file = proc_fopen(path);
 
 	if (!file)
 		return -errno;

@@ -24,6 +24,7 @@
 #include "inject/files.h"
 #include "inject/maps.h"
 #include "inject/mounts.h"
+#include "inject/proc_open.h"
 #include "inject/remote_private.h"
 #include "inject/segments.h"
 #include "inject/stack.h"
@@ -118,7 +119,7 @@ static uint64_t main_inode(const struct target *t, const struct maps *maps)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)target_memory_tid(t));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(path, O_RDONLY);
 	while (fd >= 0 && !m && read(fd, &entry, sizeof(entry)) == (ssize_t)sizeof(entry))
 		if (entry.a_type == AT_ENTRY)
 			m = maps_find(maps, entry.a_un.a_val);

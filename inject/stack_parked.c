@@ -26,6 +26,7 @@
 #include "inject/files.h"
 #include "inject/mounts.h"
 #include "inject/proc.h"
+#include "inject/proc_open.h"
 #include "inject/stack_snapshot.h"
 
 enum {
@@ -243,7 +244,7 @@ static bool may_be_written(const struct search *s, const struct maps_entry *m)
 	if (is_stack_memory(m))
 		return true;
 	name_link(s, m, path, sizeof(path));
-	return !(m->protection & PROT_EXEC) && (lstat(path, &st) || st.st_mode & S_IWUSR);
+	return !(m->protection & PROT_EXEC) && (proc_lstat_file(path, &st) || st.st_mode & S_IWUSR);
 }
 
 /* False for files: data, of which there may be any amount, and on which nobody stands. */

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "inject/control.h"
+#include "inject/proc_open.h"
 
 enum { LOOK_FEW = 16 /* threads: as many are looked at anew (30 us each) */ };
 
@@ -71,7 +72,7 @@ static int copy_socket(const struct held *h, int number)
 	int pidfd, fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)h->pub.tid, number);
-	length = readlink(path, link, sizeof(link) - 1);
+	length = proc_readlink(path, link, sizeof(link) - 1);
 	if (length < 0)
 		return -1;
 	link[length] = '\0';

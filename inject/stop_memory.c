@@ -17,6 +17,7 @@
 
 #include "inject/control.h"
 #include "inject/fault.h"
+#include "inject/proc_open.h"
 
 /* rseq(2), include/uapi/linux/rseq.h: where struct rseq has the pointer, and what it points to. */
 enum { RSEQ_CS_OFFSET = 8 };
@@ -92,7 +93,7 @@ static int open_memory(struct stop *s, struct dinst_error *e)
 	if (!h)
 		return gone(s, e);
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)h->pub.tid);
-	s->memory_fd = open(path, O_RDWR | O_CLOEXEC);
+	s->memory_fd = proc_open(path, O_RDWR);
 	if (s->memory_fd >= 0)
 		return 0;
 	error = errno;

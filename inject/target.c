@@ -19,6 +19,7 @@
 
 #include "inject/cgroup.h"
 #include "inject/control.h"
+#include "inject/proc_open.h"
 
 /* Entries of the auxiliary vector (elf.h, getauxval(3)). */
 enum { AUX_NULL = 0, AUX_RANDOM = 25 };
@@ -392,7 +393,7 @@ static int open_memory(pid_t tid)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)tid);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	return proc_open(path, O_RDONLY);
 }
 
 /* ESRCH goes to *error where that is nobody's memory any more. */

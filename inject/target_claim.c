@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "inject/control.h"
+#include "inject/proc_open.h"
 
 enum { PAUSE_US = 20 * 1000, UNSEEN_MAX = 10 };
 
@@ -118,7 +119,7 @@ int target_claim(struct target *t, unsigned wait_ms, struct dinst_error *e)
 	if (t->claim >= 0)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/personality", (int)t->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(path, O_RDONLY);
 	error = fd < 0 ? errno : 0;
 	if (error && !target_alive(t))
 		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "inject/maps.h"
+#include "inject/proc_open.h"
 
 enum {
 	FILTERED_LOOKS = 64, /* threads that are asked for their filters, at most */
@@ -146,7 +147,7 @@ static void read_own(struct facts *f)
 	f->yama = number_in("/proc/sys/kernel/yama/ptrace_scope", YAMA_ABSENT);
 	f->memfd_noexec = number_in("/proc/sys/vm/memfd_noexec", 0);
 	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)gettid());
-	f->children_told = !access(path, R_OK);
+	f->children_told = !proc_access(path, R_OK);
 	/* What would kill us is not done. */
 	f->compare_ok =
 		!f->own_calls[OWN_COMPARE] && syscall(SYS_kcmp, getpid(), getpid(), 1, 0, 0) == 0;
@@ -165,7 +166,7 @@ static void read_elf_header(struct facts *f)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)f->tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(path, O_RDONLY);
 	if (fd < 0) {
 		note_lack(f, -errno);
 		return;
@@ -185,7 +186,7 @@ static bool looks_dumpable(const struct facts *f)
 	struct stat file;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)f->tid);
-	return stat(path, &file) || file.st_uid == f->status.uid[1];
+	return proc_stat_file(path, &file) || file.st_uid == f->status.uid[1];
 }
 
 static bool is_descendant(pid_t pid)
@@ -242,7 +243,7 @@ static enum relation compare_user_namespaces(pid_t pid)
 	ssize_t n = readlink("/proc/self/ns/user", ours, sizeof(ours)), m;
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	m = readlink(path, theirs, sizeof(theirs));
+	m = proc_readlink(path, theirs, sizeof(theirs));
 	if (n <= 0 || m <= 0)
 		return RELATION_UNKNOWN;
 	return n == m && !memcmp(ours, theirs, (size_t)n) ? RELATION_SAME : RELATION_OTHER;
@@ -261,7 +262,7 @@ int target_test_access(pid_t pid)
 		return error;
 	/* A filter on us may say that, too; the same check is made for this file. */
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(path, O_RDONLY);
 	if (fd < 0 && proc_is_lack(-errno))
 		return -errno;
 	if (fd < 0)

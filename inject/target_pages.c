@@ -21,6 +21,7 @@
 
 #include "inject/control.h"
 #include "inject/maps.h"
+#include "inject/proc_open.h"
 
 enum { PAGE = 4096, BLOCK = 64 };
 
@@ -38,7 +39,7 @@ static bool open_pagemap(struct target *t)
 	ssize_t got;
 
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
-	t->hold.pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	t->hold.pagemap = proc_open(path, O_RDONLY);
 	t->hold.denied = t->hold.pagemap < 0 && errno != EMFILE && errno != ENFILE &&
 			 errno != ENOMEM && errno != ESRCH;
 	if (t->hold.pagemap < 0)

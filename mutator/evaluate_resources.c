@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "inject/proc.h"
+#include "inject/proc_open.h"
 #include "inject/tasks.h"
 #include "mutator/evaluate_private.h"
 #include "mutator/types.h"
@@ -224,7 +225,7 @@ static int list_files(struct evaluation *v, struct objects *o)
 	DIR *fds;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)target_memory_tid(v->s->target));
-	fds = opendir(path);
+	fds = proc_opendir(path);
 	if (!fds)
 		return dinst_fail_errno(v->e, DINST_FAILED, errno, "cannot list %s", path);
 	while (status >= 0 && (entry = proc_next(fds, &error))) {
@@ -233,7 +234,7 @@ static int list_files(struct evaluation *v, struct objects *o)
 		if (entry->d_name[0] == '.')
 			continue;
 		snprintf(link, sizeof(link), "%s/%s", path, entry->d_name);
-		n = readlink(link, to, sizeof(to) - 1);
+		n = proc_readlink(link, to, sizeof(to) - 1);
 		if (n <= 0)
 			continue;
 		to[n] = 0;

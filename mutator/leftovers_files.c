@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "inject/proc.h"
+#include "inject/proc_open.h"
 #include "inject/remote.h"
 #include "mutator/leftovers.h"
 #include "mutator/owners.h"
@@ -71,7 +72,7 @@ static int open_descriptors(pid_t tid)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tid);
-	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return proc_open(path, O_RDONLY | O_DIRECTORY);
 }
 
 int leftovers_descriptor(pid_t tid)

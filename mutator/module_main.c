@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "inject/proc_open.h"
 #include "mutator/module_private.h"
 
 const char *path_base(const char *path)
@@ -41,7 +42,7 @@ static void read_execfn(const struct target *t, char *text, size_t size)
 
 	text[0] = 0;
 	snprintf(link, sizeof(link), "/proc/%d/auxv", (int)target_memory_tid(t));
-	fd = open(link, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(link, O_RDONLY);
 	if (fd >= 0) {
 		n = read(fd, entries, sizeof(entries));
 		close(fd);
@@ -67,10 +68,10 @@ static bool is_link_to(const struct main_program *p, const char *root, const cha
 	n = snprintf(path, sizeof(path), "%s%.*s/%s", root, (int)(slash - p->path), p->path, name);
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return false;
-	if (!stat(path, &st) && st.st_ino == p->inode)
+	if (!proc_stat_file(path, &st) && st.st_ino == p->inode)
 		return true;
 	/* Where the file was replaced, the link still names it. */
-	n = readlink(path, to, sizeof(to) - 1);
+	n = proc_readlink(path, to, sizeof(to) - 1);
 	if (n <= 0)
 		return false;
 	to[n] = 0;
@@ -90,9 +91,9 @@ void main_program_find(const struct target *t, const char *root, struct main_pro
 	ssize_t n;
 
 	snprintf(text, sizeof(text), "/proc/%d/exe", (int)target_memory_tid(t));
-	if (!stat(text, &st))
+	if (!proc_stat_file(text, &st))
 		p->inode = st.st_ino;
-	n = readlink(text, p->path, sizeof(p->path) - 1);
+	n = proc_readlink(text, p->path, sizeof(p->path) - 1);
 	p->path[n > 0 ? n : 0] = 0;
 	if (path_is_deleted(p->path))
 		p->path[strlen(p->path) - (strlen(path_deleted))] = 0;

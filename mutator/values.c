@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/proc_open.h"
 #include "inject/tasks.h"
 #include "mutator/evaluate.h"
 #include "mutator/serve.h"
@@ -172,7 +173,7 @@ static bool thread_name(const struct session *s, uint64_t tid, char *text, size_
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%llu/comm", (int)s->pid,
 		 (unsigned long long)tid);
-	f = fopen(path, "re");
+	f = proc_fopen(path);
 	if (!f)
 		return false;
 	read = fgets(text, (int)size, f) != NULL;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "inject/maps.h"
+#include "inject/proc_open.h"
 #include "inject/target.h"
 #include "mutator/callee.h"
 
@@ -295,7 +296,7 @@ static taddr_t told_address(pid_t pid)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = proc_open(path, O_RDONLY);
 	if (fd < 0)
 		return 0;
 	while (!found && read(fd, &entry, sizeof(entry)) == sizeof(entry))

@@ -69,6 +69,11 @@ search '(?<![\w.>])(printf|puts|perror|putchar|exit|abort)\s*\(' 'arch/*.c' 'inj
 	grep -vE '^mutator/main\.c:|^[^:]*:[0-9]+:\s*(/?\*|\*)' | rule 'libraries neither print nor exit'
 search '#include <(stdio|unistd|fcntl|sys/ptrace)\.h>' 'arch/*' | grep -v '<stdio.h>' | rule 'arch/ has no I/O'
 
+# A look at files of a task that is ending may keep a real-time thread for good: inject/proc_open.h.
+grep -lE '"/proc/%' $(files 'inject/*.c' 'mutator/*.c') |
+	xargs -r grep -nP '(?<![\w>.])(open|openat|fopen|opendir|stat|lstat|access|readlink)\((?!")' /dev/null |
+	grep -vE '^[^:]*:[0-9]+:\s*(/?\*|\*)' | rule 'files of tasks in /proc are opened by inject/proc_open.h'
+
 # ------------------------------------------------------------- portable
 
 search '__x86_64__|__aarch64__|__i386__|__amd64__' 'inject/*' 'mutator/*' 'daemon/*' 'arch/arch.h' |
