@@ -262,9 +262,11 @@ int stop_fail_busy(struct stop *s, const struct held *h, const char *what, const
 		   struct dinst_error *e);
 /*
  * Before the first thread is interrupted: 0, or DINST_BUSY where `h` sleeps in a call whose interruption would do something
- * that cannot be undone (stop_effects.c).
+ * that cannot be undone (stop_effects.c). *served: it waits for a file system's server, and is to be waited for.
  */
-int stop_check_effect(struct stop *s, const struct held *h, struct dinst_error *e);
+int stop_check_effect(struct stop *s, const struct held *h, bool *served, struct dinst_error *e);
+/* Whether it does so still. */
+bool stop_waits_for_server(const struct held *h);
 
 /* The last one with that id; NULL if there is none. */
 struct held *stop_find_held(struct stop *s, pid_t tid);

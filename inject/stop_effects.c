@@ -6,7 +6,11 @@
  * already: the call would be made once more, and a second mkdir() of a directory fails. The same goes for a SCSI
  * command (SG_IO of /dev/sgN; on block devices nobody interrupts it), a break on a serial line, and what TCP Fast
  * Open has queued already: the data is sent twice. NBD_DO_IT disconnects the device, and connect() of SCTP
- * fails, since it finds its own association. A thread that sleeps in one of these is not stopped.
+ * and some others fails, since it finds its own association. A thread that sleeps in one of these is not stopped.
+ *
+ * So does the server of a file system in user space (FUSE), which is told that the thread is interrupted: some give up what
+ * they do then, with EINTR or another error, though it is done already. Others do not; then the thread does not
+ * stop before it has its answer, and others would stand still for that long. It is waited for while all run.
  *
  * Which call it is, is read just before the first thread is interrupted; where threads are many only of those that
  * were in such a call when they were seized. What begins later is interrupted as any other.
@@ -29,15 +33,43 @@
 
 enum { LOOK_FEW = 16 /* threads: as many are looked at anew (30 us each) */ };
 
-enum effect { NONE, SUPERVISED, SCSI_COMMAND, LINE_BREAK, FAST_OPEN, SCTP_CONNECT, BLOCK_DEVICE };
+enum effect {
+	NONE,
+	SUPERVISED,
+	SERVED,
+	SCSI_COMMAND,
+	LINE_BREAK,
+	FAST_OPEN,
+	ONCE_CONNECT,
+	BLOCK_DEVICE
+};
 
-static bool is_supervised(const struct held *h)
+/* Whether what the thread waits in begins with that, as functions do that a compiler has cut or copied. */
+static bool waits_in(const char *channel, const char *function)
 {
-	static const char waits[] = "seccomp_do_user_notification";
+	return !strncmp(channel, function, strlen(function));
+}
+
+static bool is_supervised(const char *channel)
+{
+	return waits_in(channel, "seccomp_do_user_notification");
+}
+
+/* By its name in fs/fuse/dev.c, and those of its callers, where a compiler has made it a part of one. */
+static bool is_served(const char *channel)
+{
+	return waits_in(channel, "request_wait_answer") ||
+	       waits_in(channel, "__fuse_request_send") || waits_in(channel, "fuse_request_send") ||
+	       waits_in(channel, "__fuse_simple_request") ||
+	       waits_in(channel, "fuse_simple_request");
+}
+
+bool stop_waits_for_server(const struct held *h)
+{
 	char channel[64];
 
 	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
-	return !strncmp(channel, waits, sizeof(waits) - 1);
+	return is_served(channel);
 }
 
 static enum effect effect_of_ioctl(const struct held *h, const struct proc_call *call)
@@ -93,12 +125,29 @@ static int copy_socket(const struct held *h, int number)
 	return -1;
 }
 
-static bool is_of(int fd, int wanted)
+/* SO_PROTOCOL or SO_DOMAIN of a socket; -1: not known */
+static int option(int fd, int name)
 {
-	int protocol = 0;
-	socklen_t size = sizeof(protocol);
+	socklen_t size = sizeof(int);
+	int value;
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) && protocol == wanted;
+	return getsockopt(fd, SOL_SOCKET, name, &value, &size) ? -1 : value;
+}
+
+/*
+ * Whether connect() fails when it is made anew: SCTP, and Bluetooth's RFCOMM and SCO, find a connection that has begun
+ * (EALREADY, EBADFD); vsock has taken it back, and SMC given it up, by then.
+ */
+static bool connects_once(int fd)
+{
+	switch (option(fd, SO_DOMAIN)) {
+	case AF_BLUETOOTH:
+	case AF_VSOCK:
+	case AF_SMC:
+		return true;
+	default:
+		return option(fd, SO_PROTOCOL) == IPPROTO_SCTP;
+	}
 }
 
 /*
@@ -110,7 +159,7 @@ static bool is_connecting(int fd)
 {
 	int queued = 0;
 
-	return is_of(fd, IPPROTO_TCP) && !ioctl(fd, SIOCOUTQ, &queued) && !queued;
+	return option(fd, SO_PROTOCOL) == IPPROTO_TCP && !ioctl(fd, SIOCOUTQ, &queued) && !queued;
 }
 
 static enum effect effect_on_socket(const struct held *h, const struct proc_call *call)
@@ -121,7 +170,7 @@ static enum effect effect_on_socket(const struct held *h, const struct proc_call
 	if (fd < 0)
 		return NONE;
 	if (call->number == SYS_connect)
-		effect = is_of(fd, IPPROTO_SCTP) ? SCTP_CONNECT : NONE;
+		effect = connects_once(fd) ? ONCE_CONNECT : NONE;
 	else if (is_connecting(fd))
 		effect = FAST_OPEN;
 	close(fd);
@@ -147,9 +196,13 @@ static bool may_have_effect(long number)
 static enum effect effect_of(const struct stop *s, const struct held *h)
 {
 	struct proc_call call;
+	char channel[64];
 
-	if (is_supervised(h))
+	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
+	if (is_supervised(channel))
 		return SUPERVISED;
+	if (is_served(channel))
+		return SERVED;
 	if (s->held_count > LOOK_FEW && !may_have_effect(h->call))
 		return NONE;
 	if (proc_call_read(h->pub.tid, &call) || !may_have_effect(call.number))
@@ -157,7 +210,7 @@ static enum effect effect_of(const struct stop *s, const struct held *h)
 	return call.number == SYS_ioctl ? effect_of_ioctl(h, &call) : effect_on_socket(h, &call);
 }
 
-int stop_check_effect(struct stop *s, const struct held *h, struct dinst_error *e)
+int stop_check_effect(struct stop *s, const struct held *h, bool *served, struct dinst_error *e)
 {
 	static const char *const texts[] = {
 		[SUPERVISED] = "is in a system call that its supervisor makes",
@@ -167,13 +220,15 @@ int stop_check_effect(struct stop *s, const struct held *h, struct dinst_error *
 			"sends a break on a serial line (TCSBRK), which a stop would send once more",
 		[FAST_OPEN] =
 			"connects with data (TCP Fast Open), which a stop would send once more",
-		[SCTP_CONNECT] = "connects by SCTP, which a stop would make fail",
+		[ONCE_CONNECT] =
+			"connects by SCTP, Bluetooth, vsock or SMC, which a stop would make fail",
 		[BLOCK_DEVICE] =
 			"runs a network block device (NBD_DO_IT), which a stop would disconnect",
 	};
 	const enum effect effect = effect_of(s, h);
 
-	if (effect == NONE)
+	*served = effect == SERVED;
+	if (effect == NONE || *served)
 		return 0;
 	return stop_fail_busy(
 		s, h, texts[effect],

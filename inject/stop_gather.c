@@ -330,12 +330,14 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 
 /*
  * A thread in an uninterruptible sleep (a vfork parent, a disk) would keep all
- * the others standing until the deadline: it is waited for while they run.
+ * the others standing until the deadline: it is waited for while they run, and
+ * so is one that waits for a file system's server (stop_effects.c).
  */
 static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst_error *e)
 {
 	uint64_t until = clock_ns() + budget_ns;
 	struct proc_stat stat;
+	bool served = false;
 	struct held *h;
 	int code;
 
@@ -343,17 +345,21 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 		attend_at_times(s, i);
 		h = &s->held[i];
 		/* Not waited for: what it does next may well be the next such call. */
-		code = held_is_awaited(h) ? stop_check_effect(s, h, e) : 0;
+		code = held_is_awaited(h) ? stop_check_effect(s, h, &served, e) : 0;
 		if (code)
 			return code;
-		while (held_is_awaited(h) && h->state == 'D' && !s->executed) {
+		while (held_is_awaited(h) && (h->state == 'D' || served) && !s->executed) {
 			if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 				break;
 			h->state = stat.state;
-			if (h->state != 'D')
+			served = served && stop_waits_for_server(h);
+			if (h->state != 'D' && !served)
 				break;
 			if (clock_ns() >= until)
-				return busy(s, h, "is in an uninterruptible sleep", e);
+				return busy(s, h,
+					    served ? "waits for a file system's server (FUSE)"
+						   : "is in an uninterruptible sleep",
+					    e);
 			pause_ns(POLL_NS);
 			stop_attend(s);
 		}

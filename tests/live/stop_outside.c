@@ -20,6 +20,7 @@ static struct {
 	pid_t tid;
 	struct proc_call call;
 	bool is_sctp;
+	int domain; /* 0: as it is */
 } made_up;
 
 int __real_proc_call_read(pid_t tid, struct proc_call *call);
@@ -41,6 +42,8 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
 
 	if (!error && made_up.is_sctp && level == SOL_SOCKET && name == SO_PROTOCOL)
 		*(int *)value = IPPROTO_SCTP;
+	if (!error && made_up.domain && level == SOL_SOCKET && name == SO_DOMAIN)
+		*(int *)value = made_up.domain;
 	return error;
 }
 
@@ -57,6 +60,16 @@ static void wait_ms(long ms)
 	const struct timespec pause = {.tv_nsec = ms * 1000000};
 
 	nanosleep(&pause, NULL);
+}
+
+static void expect_busy(struct target *t, const char *said)
+{
+	const struct stop_options once = {.tries = 1};
+	struct dinst_error e = {0};
+
+	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
+	if (!strstr(e.text, said))
+		fail_msg("%s", e.text);
 }
 
 /* A thread was taken out of a load that it has to begin anew. Once more in *arg. */
@@ -119,6 +132,35 @@ static void test_supervised(void **state)
 	harness_end(h, 0);
 }
 
+/* fear A6: a file system in user space works on what a thread has asked for, and would give it up, done or not: the thread is not stopped before it has its answer */
+static void test_served_files(void **state)
+{
+	enum { CALLS = 3, STOPS = 3 };
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+
+	harness_start(h, "served-files", NULL);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	for (int i = 0; i < CALLS; i++) {
+		harness_send(h, "call\n");
+		if (!strcmp(harness_line(h, HARNESS_ANSWER_MS), "cannot")) {
+			target_close(t);
+			skip();
+		}
+		assert_string_equal(h->line, "asked");
+		assert_true(sleeps_in(h, "request_wait_answer"));
+		for (int k = 0; k < STOPS; k++)
+			expect_busy(t, "FUSE");
+		harness_send(h, "answer\n");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "result 0 interrupted 0");
+		dinst_error_clear(&e);
+		assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	}
+	target_close(t);
+	harness_end(h, 0);
+}
+
 /* fear A6: a BPF program is being verified, which the kernel gives up at any signal: it is loaded */
 static void test_verified(void **state)
 {
@@ -147,16 +189,6 @@ static void test_verified(void **state)
 	target_close(t);
 	harness_verify(h);
 	harness_end(h, 0);
-}
-
-static void expect_busy(struct target *t, const char *said)
-{
-	const struct stop_options once = {.tries = 1};
-	struct dinst_error e = {0};
-
-	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
-	if (!strstr(e.text, said))
-		fail_msg("%s", e.text);
 }
 
 /* fear A6: a device works on what a thread has asked for by ioctl(2), and would do so twice, or give it up: such a thread is not stopped */
@@ -230,9 +262,10 @@ static void connect_by(struct harness *h, struct target *t, const char *how, lon
 	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
 }
 
-/* fear A6: a thread connects and sends at once (TCP Fast Open): what it sends comes once; and who only connects can be stopped, but for SCTP */
+/* fear A6: a thread connects and sends at once (TCP Fast Open): what it sends comes once; and who only connects can be stopped, but for SCTP, Bluetooth, vsock and SMC, whose connecting cannot be begun anew */
 static void test_connecting(void **state)
 {
+	static const int domains[] = {AF_BLUETOOTH, AF_VSOCK, AF_SMC};
 	struct harness *h = *state;
 	struct dinst_error e = {0};
 	struct target *t;
@@ -245,6 +278,11 @@ static void test_connecting(void **state)
 	made_up.is_sctp = true;
 	connect_by(h, t, "connect", SYS_connect, "SCTP");
 	made_up.is_sctp = false;
+	for (size_t i = 0; i < sizeof(domains) / sizeof(domains[0]); i++) {
+		made_up.domain = domains[i];
+		connect_by(h, t, "connect", SYS_connect, "Bluetooth");
+	}
+	made_up.domain = 0;
 	target_close(t);
 	harness_end(h, 0);
 }
@@ -253,6 +291,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_supervised, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_served_files, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_verified, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_devices, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_connecting, harness_setup, harness_teardown),
