@@ -337,7 +337,7 @@ $(O)/tests/live/no_execmem: TEST_LIBS := -Wl,--wrap=remote_run $(TEST_LIBS)
 
 $(O)/tests/live/remote_ahead: TEST_LIBS := -Wl,--wrap=arch_forgets_calls -Wl,--wrap=arch_ahead -Wl,--wrap=arch_is_native $(TEST_LIBS)
 $(O)/tests/live/stop_io_uring: TEST_LIBS := -Wl,--wrap=proc_is_worker $(TEST_LIBS)
-$(O)/tests/live/stop_outside: TEST_LIBS := -Wl,--wrap=proc_call_read -Wl,--wrap=getsockopt $(TEST_LIBS)
+$(O)/tests/live/stop_outside: TEST_LIBS := -Wl,--wrap=proc_call_read -Wl,--wrap=getsockopt -Wl,--wrap=proc_word $(TEST_LIBS)
 $(O)/tests/live/stop_sleep: TEST_LIBS := -Wl,--wrap=stop_seize $(TEST_LIBS)
 $(O)/tests/live/dispatch: TEST_LIBS := -Wl,--wrap=ptrace $(TEST_LIBS)
 $(O)/tests/live/memory_ways: TEST_LIBS := -Wl,--wrap=pwrite $(TEST_LIBS)

@@ -262,7 +262,7 @@ int stop_fail_busy(struct stop *s, const struct held *h, const char *what, const
 		   struct dinst_error *e);
 /*
  * Before the first thread is interrupted: 0, or DINST_BUSY where `h` sleeps in a call whose interruption would do something
- * that cannot be undone (stop_effects.c). *served: it waits for a file system's server, and is to be waited for.
+ * that cannot be undone (stop_effects.c). *served: it waits for a file system's server, or a TPM, and is to be waited for.
  */
 int stop_check_effect(struct stop *s, const struct held *h, bool *served, struct dinst_error *e);
 /* Whether it does so still. */

@@ -10,7 +10,8 @@
  *
  * So does the server of a file system in user space (FUSE), which is told that the thread is interrupted: some give up what
  * they do then, with EINTR or another error, though it is done already. Others do not; then the thread does not
- * stop before it has its answer, and others would stand still for that long. It is waited for while all run.
+ * stop before it has its answer, and others would stand still for that long. It is waited for while all run, and so is who
+ * waits for a TPM, whose command would end with ETIME.
  *
  * Which call it is, is read just before the first thread is interrupted; where threads are many only of those that
  * were in such a call when they were seized. What begins later is interrupted as any other.
@@ -55,13 +56,21 @@ static bool is_supervised(const char *channel)
 	return waits_in(channel, "seccomp_do_user_notification");
 }
 
-/* By its name in fs/fuse/dev.c, and those of its callers, where a compiler has made it a part of one. */
+/*
+ * For a FUSE server: by its name in fs/fuse/dev.c, and those of its callers, where a compiler has made it a part of one. For a
+ * TPM with interrupts: a signal is no time-out, but the command ends as if it were (drivers/char/tpm/tpm_tis_core.c).
+ */
 static bool is_served(const char *channel)
 {
-	return waits_in(channel, "request_wait_answer") ||
-	       waits_in(channel, "__fuse_request_send") || waits_in(channel, "fuse_request_send") ||
-	       waits_in(channel, "__fuse_simple_request") ||
-	       waits_in(channel, "fuse_simple_request");
+	static const char *const functions[] = {
+		"request_wait_answer",	 "__fuse_request_send", "fuse_request_send",
+		"__fuse_simple_request", "fuse_simple_request", "wait_for_tpm_stat",
+	};
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+		if (waits_in(channel, functions[i]))
+			return true;
+	return false;
 }
 
 bool stop_waits_for_server(const struct held *h)

@@ -331,7 +331,7 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 /*
  * A thread in an uninterruptible sleep (a vfork parent, a disk) would keep all
  * the others standing until the deadline: it is waited for while they run, and
- * so is one that waits for a file system's server (stop_effects.c).
+ * so is one that waits for a file system's server, or a TPM (stop_effects.c).
  */
 static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst_error *e)
 {
@@ -356,10 +356,11 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 			if (h->state != 'D' && !served)
 				break;
 			if (clock_ns() >= until)
-				return busy(s, h,
-					    served ? "waits for a file system's server (FUSE)"
-						   : "is in an uninterruptible sleep",
-					    e);
+				return busy(
+					s, h,
+					served ? "waits for a file system's server (FUSE), or a TPM"
+					       : "is in an uninterruptible sleep",
+					e);
 			pause_ns(POLL_NS);
 			stop_attend(s);
 		}

@@ -20,13 +20,24 @@ static struct {
 	pid_t tid;
 	struct proc_call call;
 	bool is_sctp;
-	int domain; /* 0: as it is */
+	int domain;	     /* 0: as it is */
+	const char *channel; /* NULL: likewise */
 } made_up;
 
 int __real_proc_call_read(pid_t tid, struct proc_call *call);
 int __wrap_proc_call_read(pid_t tid, struct proc_call *call);
+void __real_proc_word(pid_t tid, const char *name, char *word, size_t size);
+void __wrap_proc_word(pid_t tid, const char *name, char *word, size_t size);
 int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *size);
 int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size);
+
+void __wrap_proc_word(pid_t tid, const char *name, char *word, size_t size)
+{
+	if (tid == made_up.tid && made_up.channel && !strcmp(name, "wchan"))
+		snprintf(word, size, "%s", made_up.channel);
+	else
+		__real_proc_word(tid, name, word, size);
+}
 
 int __wrap_proc_call_read(pid_t tid, struct proc_call *call)
 {
@@ -217,6 +228,9 @@ static void test_devices(void **state)
 		else
 			assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
 	}
+	made_up.channel = "wait_for_tpm_stat";
+	expect_busy(t, "TPM");
+	made_up.channel = NULL;
 	made_up.tid = 0;
 	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
 	target_close(t);
