@@ -24,9 +24,11 @@
 enum {
 	SEIZE_ROUNDS = 4, /* while running; the rest is found in the stop */
 	POLL_NS = 300000,
-	WAKE_NS = 20000000, /* who waits to seize a thread is woken up from then on */
-	ATTEND_EACH = 32,   /* threads: from one look at those that have been seized to the next */
-	LOOK_FEW = 16, /* threads: as many are looked at while others stand still (20 us each) */
+	SERVED_POLL_NS = 30000,
+	SERVED_NS = 400000000, /* for an answer, while everybody runs */
+	WAKE_NS = 20000000,    /* who waits to seize a thread is woken up from then on */
+	ATTEND_EACH = 32, /* threads: from one look at those that have been seized to the next */
+	LOOK_FEW = 16,	  /* threads: as many are looked at while others stand still (20 us each) */
 };
 
 /* The slot of `tid` in the table: its own, or the free one where it would go. */
@@ -330,42 +332,80 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 
 /*
  * A thread in an uninterruptible sleep (a vfork parent, a disk) would keep all
- * the others standing until the deadline: it is waited for while they run, and
- * so is one that waits for a file system's server, or a TPM (stop_effects.c).
+ * the others standing until the deadline: it is waited for while they run. *served: somebody
+ * waits for a file system's server, or a TPM.
  */
-static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst_error *e)
+static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, bool *served,
+				struct dinst_error *e)
 {
 	uint64_t until = clock_ns() + budget_ns;
 	struct proc_stat stat;
-	bool served = false;
+	bool is_served;
 	struct held *h;
 	int code;
 
 	for (size_t i = 0; i < s->held_count; i++) {
 		attend_at_times(s, i);
 		h = &s->held[i];
+		if (!held_is_awaited(h))
+			continue;
 		/* Not waited for: what it does next may well be the next such call. */
-		code = held_is_awaited(h) ? stop_check_effect(s, h, &served, e) : 0;
+		code = stop_check_effect(s, h, &is_served, e);
 		if (code)
 			return code;
-		while (held_is_awaited(h) && (h->state == 'D' || served) && !s->executed) {
+		*served |= is_served;
+		while (held_is_awaited(h) && h->state == 'D' && !s->executed) {
 			if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 				break;
 			h->state = stat.state;
-			served = served && stop_waits_for_server(h);
-			if (h->state != 'D' && !served)
+			if (h->state != 'D')
 				break;
 			if (clock_ns() >= until)
-				return busy(
-					s, h,
-					served ? "waits for a file system's server (FUSE), or a TPM"
-					       : "is in an uninterruptible sleep",
-					e);
+				return busy(s, h, "is in an uninterruptible sleep", e);
 			pause_ns(POLL_NS);
 			stop_attend(s);
 		}
 	}
 	return 0;
+}
+
+/* Who waits for a file system's server, or a TPM, or NULL. */
+static struct held *next_served(struct stop *s)
+{
+	for (size_t i = 0; i < s->held_count && !s->executed; i++) {
+		attend_at_times(s, i);
+		if (held_is_awaited(&s->held[i]) && stop_waits_for_server(&s->held[i]))
+			return &s->held[i];
+	}
+	return NULL;
+}
+
+/*
+ * For a moment in which nobody waits for a file system's server, or a TPM (stop_effects.c). All run meanwhile, so this may
+ * take longer. There are those whose next such call follows soon: one look follows the other soon, and the
+ * last one is had by who goes before all others and waits for no processor from there to the first interrupt.
+ */
+static int wait_for_servers(struct stop *s, uint64_t budget_ns, struct dinst_error *e)
+{
+	const uint64_t longer_ns = !s->nested && budget_ns < SERVED_NS ? SERVED_NS : budget_ns;
+	const uint64_t until = clock_ns() + longer_ns;
+	struct held *h;
+
+	for (;;) {
+		stop_go_first(s);
+		h = next_served(s);
+		if (!h)
+			return 0;
+		stop_step_back(s);
+		do {
+			if (clock_ns() >= until)
+				return busy(s, h,
+					    "waits for a file system's server (FUSE), or a TPM", e);
+			pause_ns(SERVED_POLL_NS);
+			stop_attend(s);
+			h = next_served(s);
+		} while (h);
+	}
 }
 
 static int wait_all(struct stop *s, struct dinst_error *e)
@@ -522,6 +562,7 @@ uint64_t stop_budget_ns(size_t threads, unsigned deadline_us, unsigned patience)
 
 int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e)
 {
+	bool served = false;
 	uint64_t budget_ns;
 	int code;
 
@@ -534,7 +575,9 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 	qsort(s->held, s->held_count, sizeof(*s->held), by_state);
 	index_held(s); /* as many as before: cannot fail */
 	budget_ns = stop_budget_ns(s->held_count, deadline_us, patience);
-	code = wait_uninterruptible(s, budget_ns, e);
+	code = wait_uninterruptible(s, budget_ns, &served, e);
+	if (!code && (served || s->held_count <= LOOK_FEW))
+		code = wait_for_servers(s, budget_ns, e);
 	if (!code) {
 		stop_go_first(s);
 		stop_goes_on();

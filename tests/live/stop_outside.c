@@ -6,6 +6,7 @@
 #include "tests/live/harness.h"
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -143,13 +144,24 @@ static void test_supervised(void **state)
 	harness_end(h, 0);
 }
 
-/* fear A6: a file system in user space works on what a thread has asked for, and would give it up, done or not: the thread is not stopped before it has its answer */
+static void *answer_late(void *arg)
+{
+	enum { LATE_MS = 120 };
+
+	wait_ms(LATE_MS);
+	harness_send(arg, "answer\n");
+	return NULL;
+}
+
+/* fear A6: a file system in user space works on what a thread has asked for, and would give it up, done or not: the thread is not stopped before it has its answer, for which it is waited */
 static void test_served_files(void **state)
 {
 	enum { CALLS = 3, STOPS = 3 };
+	const struct stop_options once = {.tries = 1};
 	struct harness *h = *state;
 	struct dinst_error e = {0};
 	struct target *t;
+	pthread_t thread;
 
 	harness_start(h, "served-files", NULL);
 	assert_int_equal(target_open(h->pid, &t, &e), 0);
@@ -163,10 +175,11 @@ static void test_served_files(void **state)
 		assert_true(sleeps_in(h, "request_wait_answer"));
 		for (int k = 0; k < STOPS; k++)
 			expect_busy(t, "FUSE");
-		harness_send(h, "answer\n");
-		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "result 0 interrupted 0");
 		dinst_error_clear(&e);
-		assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+		assert_int_equal(pthread_create(&thread, NULL, answer_late, h), 0);
+		assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), 0);
+		pthread_join(thread, NULL);
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "result 0 interrupted 0");
 	}
 	target_close(t);
 	harness_end(h, 0);
