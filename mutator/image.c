@@ -206,25 +206,45 @@ static bool find_go(const struct elf_file *f)
 	return false;
 }
 
+/* True if the file, or its debug file, names anything that begins with `wanted` behind its first byte, which is 0. */
+static bool names_any(const struct elf_file *f, const struct symbol_list *list, const char *wanted,
+		      size_t size)
+{
+	static const char *const names[] = {".dynstr", ".strtab"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct elf_section *s = elf_section_named(f, names[i]);
+
+		if (s && s->bytes && memmem(s->bytes, s->size, wanted, size))
+			return true;
+	}
+	for (size_t i = 0; i < list->count; i++)
+		if (!strncmp(list->symbols[i].name, wanted + 1, size - 1))
+			return true;
+	return false;
+}
+
 /*
  * Ada: whatever GNAT compiles asks its runtime to raise, or is that runtime. A static program that is
  * stripped has the names in its debug file.
  */
 static bool find_gnat(const struct elf_file *f, const struct symbol_list *list)
 {
-	static const char *const names[] = {".dynstr", ".strtab"};
 	static const char wanted[] = "\0__gnat_";
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const struct elf_section *s = elf_section_named(f, names[i]);
+	return names_any(f, list, wanted, sizeof(wanted) - 1);
+}
 
-		if (s && s->bytes && memmem(s->bytes, s->size, wanted, sizeof(wanted) - 1))
-			return true;
-	}
-	for (size_t i = 0; i < list->count; i++)
-		if (!strncmp(list->symbols[i].name, wanted + 1, sizeof(wanted) - 2))
-			return true;
-	return false;
+/*
+ * Go as gccgo compiles it: its runtime unwinds from the instruction that has faulted, whether or not
+ * the function has an exception table. A package has its exports in a section, which strip
+ * leaves; a program, and the runtime, have names.
+ */
+static bool find_gccgo(const struct elf_file *f, const struct symbol_list *list)
+{
+	static const char wanted[] = "\0__go_";
+
+	return elf_section_named(f, ".go_export") || names_any(f, list, wanted, sizeof(wanted) - 1);
 }
 
 /* C# and its like, compiled ahead of time: the runtime finds a null reference by the fault's address. */
@@ -310,7 +330,8 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 		result = read_frames(img, e);
 	if (!result)
 		result = symbols_read(img, debug_root, &symbols, e);
-	img->turns_faults = img->go || find_gnat(&img->file, &symbols) || find_managed(&img->file);
+	img->turns_faults = img->go || find_gnat(&img->file, &symbols) ||
+			    find_gccgo(&img->file, &symbols) || find_managed(&img->file);
 	if (!result)
 		result = ocaml_find(img, &symbols, e);
 	if (!result)

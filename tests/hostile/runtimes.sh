@@ -22,6 +22,8 @@
 #   without an end, and all else of OCaml's is as it was
 # fear G5, E2: Erlang's compiled code and its processes, whose stacks are in heaps that move: same output
 # fear C3, E1: C++ whose equal functions the linker has folded into one: same output with every kind of point
+# fear H1, E1: nil dereferences in Go that gccgo has compiled, in functions without an exception table,
+#   are recovered from, also in a program that is stripped
 # fear H3, E1: Ada's exceptions that are made of SIGSEGV find their handlers
 . "$(dirname "$0")/lib.sh"
 
@@ -31,7 +33,7 @@ export SEED
 times=$(short 2 1)
 programs=$PWD/tests/hostile/programs
 failures=0 done=0
-all=(node java luajit rust rust-abort coroutines contexts greenlets ruby ada ocaml sections folded erlang go)
+all=(node java luajit rust rust-abort coroutines contexts greenlets ruby ada gccgo ocaml sections folded erlang go)
 wanted=("$@")
 if [ $# -eq 0 ]; then
 	wanted=("${all[@]}")
@@ -130,6 +132,17 @@ run_ada() {
 	have gnatmake || { absent ada "gnat is not installed"; return; }
 	make_it ada gnatmake -q -D "$work" -O1 -fnon-call-exceptions "$programs/faults.adb" -o "$work/faults" || return
 	try ada 1000 exc "@main /Code/libgnat-12.so/* @libc" "$work/faults"
+}
+
+run_gccgo() {
+	local compiler
+
+	compiler=$(compgen -c gccgo | sort | head -1)
+	[ -n "$compiler" ] || { absent gccgo "gccgo is not installed"; return; }
+	make_it gccgo "$compiler" -O2 "$programs/panics.go" -o "$work/panics" || return
+	try gccgo 300 exc "@main @libc" "$work/panics"
+	strip "$work/panics"
+	try gccgo-stripped 300 excb "@main" "$work/panics"
 }
 
 run_ocaml() {

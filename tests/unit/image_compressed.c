@@ -128,20 +128,47 @@ static void test_ocaml(void **unused)
 	free(whole.p);
 }
 
-/* fear E1: what makes exceptions of faults is known for it where only compressed names tell */
-static void test_gnat(void **unused)
+/* What makes exceptions of faults is known for it by `to` in place of `from`, and is not without. */
+static void check_turns_faults(const char *from, const char *to, size_t size)
 {
-	static const char from[] = "\0mostly_warm", to[] = "\0__gnat_warm";
 	struct bytes whole = target_bytes("image-cxx");
 	struct image *img = open_wiped("image-cxx", &whole);
 	uint8_t *at = whole.p;
 
-	(void)unused;
 	assert_false(image_turns_faults(img));
 	image_close(img);
-	while ((at = memmem(at, whole.size - (size_t)(at - whole.p), from, sizeof(from) - 1)))
-		memcpy(at, to, sizeof(to) - 1);
+	while ((at = memmem(at, whole.size - (size_t)(at - whole.p), from, size)))
+		memcpy(at, to, size);
 	img = open_wiped("image-cxx", &whole);
+	assert_true(image_turns_faults(img));
+	image_close(img);
+	free(whole.p);
+}
+
+/* fear E1: what makes exceptions of faults is known for it where only compressed names tell */
+static void test_gnat(void **unused)
+{
+	static const char from[] = "\0mostly_warm", to[] = "\0__gnat_warm";
+
+	(void)unused;
+	check_turns_faults(from, to, sizeof(from) - 1);
+}
+
+/* fear E1: gccgo's runtime unwinds from faults: what it has compiled is known by names, and by its section where these are gone */
+static void test_gccgo(void **unused)
+{
+	static const char from[] = "\0mostly_warm", to[] = "\0__go_s_warm";
+	static const char section[] = "\0.init_array", exports[] = "\0.go_export\0";
+	struct bytes whole = target_bytes("image-cxx");
+	struct image *img;
+	uint8_t *at;
+
+	(void)unused;
+	check_turns_faults(from, to, sizeof(from) - 1);
+	at = memmem(whole.p, whole.size, section, sizeof(section) - 1);
+	assert_non_null(at);
+	memcpy(at, exports, sizeof(exports) - 1);
+	img = open_good(&whole);
 	assert_true(image_turns_faults(img));
 	image_close(img);
 	free(whole.p);
@@ -150,10 +177,9 @@ static void test_gnat(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_of_other_code),
-		cmocka_unit_test(test_ocaml),
-		cmocka_unit_test(test_gnat),
+		cmocka_unit_test(test_killed), cmocka_unit_test(test_of_other_code),
+		cmocka_unit_test(test_ocaml),  cmocka_unit_test(test_gnat),
+		cmocka_unit_test(test_gccgo),
 	};
 
 	alarm(120);
