@@ -49,7 +49,10 @@ int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, s
 	if (result)
 		target_note_left(stop_target(s));
 	for (size_t i = 0; !result && i < program.count; i++)
-		if (results[i])
+		/* mseal(2). No filter has said so: who is under one that would makes no call of ours. */
+		if (results[i] == -EPERM)
+			target_note_sealed(stop_target(s));
+		else if (results[i])
 			result = dinst_fail_errno(e, DINST_FAILED, (int)-results[i],
 						  "munmap of our %llu KiB at %#llx in the target",
 						  (unsigned long long)calls[i].args[1].value >> 10,

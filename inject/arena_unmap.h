@@ -12,7 +12,8 @@
 
 /*
  * munmap of both ranges by a remote call; one that starts at 0 is left out.
- * Looks at nothing: program counters and rseq_cs are the caller's business.
+ * Looks at nothing: program counters and rseq_cs are the caller's business. What
+ * the program has sealed stays (target_has_sealed()), and is no failure.
  */
 int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, size_t data_size,
 		 struct dinst_error *e);

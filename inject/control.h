@@ -78,6 +78,7 @@ struct target {
 	bool placed_alike;     /* an exec may put everything where it was: addresses do not tell */
 	unsigned left_program; /* target_left_program() */
 	unsigned left_calls;   /* target_left_calls() */
+	bool has_sealed;       /* target_has_sealed() */
 	struct hold hold;
 };
 

@@ -167,6 +167,16 @@ unsigned target_left_calls(const struct target *t)
 	return t->left_calls;
 }
 
+bool target_has_sealed(const struct target *t)
+{
+	return t->has_sealed;
+}
+
+void target_note_sealed(struct target *t)
+{
+	t->has_sealed = true;
+}
+
 pid_t target_pid(const struct target *t)
 {
 	return t->pid;

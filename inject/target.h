@@ -84,6 +84,13 @@ unsigned target_left_program(const struct target *t);
 unsigned target_left_calls(const struct target *t);
 void target_note_left(struct target *t); /* once more */
 
+/*
+ * True once memory of ours could not be taken out since the program has sealed it with its own (mseal(2)): it is there,
+ * unused, until the program ends or executes another one.
+ */
+bool target_has_sealed(const struct target *t);
+void target_note_sealed(struct target *t);
+
 /* False once the process has ended or its pid names another one. */
 bool target_alive(const struct target *t);
 /* target_pid() as long as it is alive, then 0: another one, also a child of its own, may have that number. */

@@ -578,13 +578,13 @@ int late_calls_fail(pid_t tid, struct dinst_error *e);
 int late_calls_clean(struct session *s, uint64_t deadline, struct detach_result *result,
 		     struct dinst_error *e);
 
-/* leftovers.c */
-struct leftovers {
+struct leftovers {	 /* leftovers.c */
 	size_t patches;	 /* in the journals that were found */
 	size_t restored; /* windows that were ours and are the original now */
 	size_t arenas, arenas_left, unsearched; /* snapshot_is_unsearched() */
 	size_t unknown_tails;			/* struct remote_tails */
 	taddr_t others; /* where somebody else has written over a patch, for which an arena stays; 0: nowhere */
+	bool sealed; /* the program has sealed what nothing leads to any more: it stays, and is not in arenas_left */
 	uint64_t stop_ns;
 };
 /* Takes out what a dead mutator left in the target and its family. */

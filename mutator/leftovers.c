@@ -223,7 +223,7 @@ static int find_common(struct process *child, const struct process *of, struct d
 
 /*
  * The same arenas, out of a process that was forked with arena `n` of them. *none: it lives, and has
- * none that a fork would have left there.
+ * none that a fork would have left there, or that could be taken out.
  */
 static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadline, bool *none,
 			struct leftovers *result, struct dinst_error *e)
@@ -267,6 +267,8 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 		if (status >= 0 && open.code)
 			status = fail_with(e, open.code, &open);
 	}
+	/* It has it still, and will next time. */
+	*none = *none || target_has_sealed(child.target);
 	leftovers_forget_guests(&child);
 	target_close(child.target);
 	return status;
@@ -480,7 +482,9 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 			result->arenas = p.count;
 		status = clean_round(&p, deadline, result, e);
 		leftovers_forget_guests(&p);
-	} while (status >= 0 && !result->arenas_left && target_alive(t) && now_us() < deadline);
+	} while (status >= 0 && !result->arenas_left && !target_has_sealed(t) && target_alive(t) &&
+		 now_us() < deadline);
+	result->sealed = target_has_sealed(t);
 	if (status >= 0)
 		status = clean_descendants(target_pid(t), program, 0, deadline, result, e);
 	if (status >= 0 && open.code && target_alive(t))

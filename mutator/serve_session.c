@@ -65,7 +65,10 @@ static json_t *attach_row(const struct session *s, double ms, const struct lefto
 			 (json_int_t)left->restored);
 }
 
-/* What cannot be told of a program of an earlier session. */
+static const char sealed_text[] =
+	"the program has sealed (mseal) all of its memory, and ours with it: that stays, unused, until it ends or executes another program";
+
+/* What cannot be told of a program of an earlier session, and what cannot be taken out. */
 static void note_unknown(json_t *notes, const struct leftovers *left)
 {
 	if (left->unknown_tails)
@@ -73,6 +76,8 @@ static void note_unknown(json_t *notes, const struct leftovers *left)
 			notes,
 			json_string(
 				"behind the code of a module is what looks like system calls of an earlier session; its file cannot be read to compare (deleted?), so that stays: no thread is in it"));
+	if (left->sealed)
+		json_array_append_new(notes, json_string(sealed_text));
 }
 
 /* Takes over the list, and forgets it if there is nothing to say. */
@@ -354,6 +359,8 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 			detached.left, (int)s->pid, why.code ? ": " : "", why.code ? why.text : "",
 			(int)s->pid, detached.others ? " when that has gone" : "");
 		json_object_set_new(*result, "notes", json_pack("[o]", serve_text(text)));
+	} else if (target_has_sealed(s->target)) {
+		json_object_set_new(*result, "notes", json_pack("[s]", sealed_text));
 	}
 	return 0;
 }

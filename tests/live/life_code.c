@@ -82,6 +82,49 @@ static void test_sealed(void **state)
 	}
 }
 
+static void check_sealed(struct harness *h, struct session *s, bool after)
+{
+	unsigned id = session_insert(s, "work");
+
+	session_insert_kind(s, "/Code/life-code/*", POINT_EXIT);
+	if (!after)
+		tell(h, "seal all", "done");
+	tell(h, "work 1000", "done");
+	assert_int_equal(session_value(s, id), 1000);
+}
+
+/*
+ * fear G6, J3: a program seals all that it has mapped, what is ours included: detaching, repairing and attaching again
+ * restore its code and say so, soon, and the next sessions work
+ */
+static void test_all_sealed(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct session *s;
+	uint64_t began;
+
+	harness_start(h, "life-code", NULL);
+	harness_send(h, "seal\n");
+	if (strcmp(harness_line(h, HARNESS_ANSWER_MS), "done") != 0) {
+		print_message("skipped: this kernel has no mseal\n");
+		skip();
+	}
+	for (int i = 0; i < 3; i++) {
+		s = session_begin(h);
+		began = clock_ns();
+		assert_int_equal(leftovers_clean(s->target, 20000, &left, &e), 0);
+		assert_int_equal(left.sealed, i > 0);
+		assert_int_equal(left.arenas_left, 0);
+		assert_true(clock_ns() - began < 10000000000);
+		check_sealed(h, s, i > 0);
+		session_end(s);
+		harness_verify_what(h, HARNESS_ALL | HARNESS_NO_ARENA);
+	}
+	harness_end(h, 0);
+}
+
 /* fear G6, B3: code that a protection key keeps the program itself from reading */
 static void test_protection_key(void **state)
 {
@@ -234,8 +277,9 @@ static void test_file_goes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_sums), CASE(test_sealed),	 CASE(test_protection_key),
-		CASE(test_twin), CASE(test_twins_churn), CASE(test_file_goes),
+		CASE(test_sums),	   CASE(test_sealed), CASE(test_all_sealed),
+		CASE(test_protection_key), CASE(test_twin),   CASE(test_twins_churn),
+		CASE(test_file_goes),
 	};
 
 	return cmocka_run_group_tests_name("live/life_code", tests, NULL, NULL);

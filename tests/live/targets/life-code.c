@@ -7,6 +7,7 @@
  * Prints "ready". Commands, each answered with "done" unless said otherwise:
  *   sum           hashes all of its own code; "same" or "changed" against the first time
  *   seal          seals its code (mseal); "none" where the kernel has no such call
+ *   seal all      seals everything that it has mapped, but for its heap, stacks and the vsyscall page
  *   key           puts its code under a protection key that forbids data access to it;
  *                 "none" where there are no keys
  *   work N        calls work() N times
@@ -71,6 +72,24 @@ static void seal(void)
 	uintptr_t lo = text_lo & -(uintptr_t)PAGE, hi = (text_hi + PAGE - 1) & -(uintptr_t)PAGE;
 
 	puts(syscall(SYS_MSEAL, lo, hi - lo, 0) ? "none" : "done");
+}
+
+static void seal_all(void)
+{
+	unsigned long lo[512], hi[512];
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512];
+	int count = 0, sealed = 0;
+
+	while (maps && count < 512 && fgets(line, sizeof(line), maps))
+		count += sscanf(line, "%lx-%lx", &lo[count], &hi[count]) == 2 &&
+			 !strstr(line, "[heap]") && !strstr(line, "[stack]") &&
+			 !strstr(line, "[vsyscall]");
+	if (maps)
+		fclose(maps);
+	for (int i = 0; i < count; i++)
+		sealed += !syscall(SYS_MSEAL, lo[i], hi[i] - lo[i], 0);
+	puts(sealed ? "done" : "none");
 }
 
 static void guard(void)
@@ -161,6 +180,8 @@ int main(void)
 			puts(sum() == first_sum ? "same" : "changed");
 		} else if (!strcmp(line, "seal\n")) {
 			seal();
+		} else if (!strcmp(line, "seal all\n")) {
+			seal_all();
 		} else if (!strcmp(line, "key\n")) {
 			guard();
 		} else if (sscanf(line, "work %ld", &n) == 1) {
