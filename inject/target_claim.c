@@ -64,15 +64,17 @@ struct holder {
 	pid_t daemon; /* its own one, 0 if that is gone, or has to go */
 	unsigned uid;
 	bool leaves; /* it will end by itself before long */
+	bool killed; /* it ends, and has yet to be given a CPU for that */
 };
 
 /*
  * A mutator whose daemon has died, or has let go of it, finishes the request
- * that it works on and ends. A test's process is no mutator.
+ * that it works on and ends. A test's process is no mutator. Whoever was killed
+ * keeps the claim until it has had a CPU to end on.
  */
 static void look_at_holder(int fd, struct holder *h, unsigned *unseen)
 {
-	struct proc_stat parent;
+	struct proc_stat parent, self;
 	struct proc_status own;
 
 	*h = (struct holder){.pid = find_holder(fd)};
@@ -87,6 +89,8 @@ static void look_at_holder(int fd, struct holder *h, unsigned *unseen)
 	    !proc_has_to_end(&parent))
 		h->daemon = own.parent;
 	h->leaves = !strcmp(own.name, "dinst-mutator") && (!h->daemon || h->daemon == getppid());
+	h->killed = !proc_stat_read(h->pid, &self) && proc_has_to_end(&self);
+	h->leaves = h->leaves || h->killed;
 }
 
 static int tell_holder(const struct target *t, const struct holder *h, struct dinst_error *e)
@@ -98,7 +102,9 @@ static int tell_holder(const struct target *t, const struct holder *h, struct di
 				  "process %d (%s) is being instrumented by another dinst, which "
 				  "cannot be seen from here; detach that session first",
 				  (int)t->pid, t->name);
-	if (h->daemon)
+	if (h->killed)
+		snprintf(whose, sizeof(whose), ", which was killed and has yet to end");
+	else if (h->daemon)
 		snprintf(whose, sizeof(whose), ", of daemon %d", (int)h->daemon);
 	else if (h->leaves)
 		snprintf(whose, sizeof(whose), ", whose daemon has ended and which will end soon");

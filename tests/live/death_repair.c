@@ -6,11 +6,14 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 
 #include "inject/arena.h"
 #include "mutator/leftovers.h"
 #include "tests/live/death_help.h"
 #include "tests/live/harness_thread.h"
+
+enum { BUSY_MS = 300 };
 
 /* ---------------------------------------------------- the one that cleans up */
 
@@ -478,6 +481,86 @@ static void test_too_large_to_be_searched(void **state)
 	harness_end(h, 0);
 }
 
+/* Takes every moment of a CPU from all others there, for BUSY_MS. */
+static pid_t take_cpu(int cpu)
+{
+	const struct timespec busy = {.tv_nsec = BUSY_MS * 1000000L};
+	const struct sched_param first = {.sched_priority = 1};
+	struct timespec now, start;
+	cpu_set_t one;
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), &one) || sched_setscheduler(0, SCHED_FIFO, &first))
+		_exit(1);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - start.tv_sec) * 1000000000L + now.tv_nsec - start.tv_nsec <
+	       busy.tv_nsec);
+	_exit(0);
+}
+
+/* A process that has the claim on another one, on that CPU only, and stays. */
+static pid_t hold_claim(pid_t pid, int cpu)
+{
+	struct dinst_error e = {0};
+	struct target *t;
+	cpu_set_t one;
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	assert_int_equal(pipe(ready), 0);
+	child = fork();
+	if (child == 0) {
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (!sched_setaffinity(0, sizeof(one), &one) && !target_open(pid, &t, &e) &&
+		    !target_claim(t, 0, &e) && write(ready[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return child;
+}
+
+/* fear J6: a mutator that was killed, and gets no CPU to end on, is waited for, and does not count as one that works */
+static void test_killed_mutator_without_a_cpu(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+	pid_t holder, busy;
+	int status, cpu = 0;
+	cpu_set_t allowed;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+	while (!CPU_ISSET(cpu, &allowed))
+		cpu++;
+	harness_start(h, "forks", NULL);
+	holder = hold_claim(h->pid, cpu);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_int_equal(target_claim(t, 0, &e), DINST_BUSY);
+	assert_non_null(strstr(e.text, "detach that session first"));
+	dinst_error_clear(&e);
+	busy = take_cpu(cpu);
+	usleep(BUSY_MS * 1000 / 4);
+	kill(holder, SIGKILL);
+	status = target_claim(t, 10000, &e);
+	waitpid(holder, NULL, 0);
+	waitpid(busy, NULL, 0);
+	if (status)
+		fail_msg("%s", e.text);
+	target_close(t);
+	harness_end(h, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
 
 int main(void)
@@ -493,6 +576,7 @@ int main(void)
 		TEST(test_process_in_the_same_memory),
 		TEST(test_execution_before_it_is_taken_out),
 		TEST(test_too_large_to_be_searched),
+		TEST(test_killed_mutator_without_a_cpu),
 	};
 
 	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);
