@@ -59,7 +59,8 @@ ended:
 
 int proc_open(const char *path, int flags)
 {
-	return proc_has_ended(path) ? -1 : open(path, flags | O_CLOEXEC);
+	/* With a mode, since the library checks flags that are no constant by another function. */
+	return proc_has_ended(path) ? -1 : open(path, flags | O_CLOEXEC, 0);
 }
 
 FILE *proc_fopen(const char *path)
