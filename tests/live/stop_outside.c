@@ -169,6 +169,8 @@ static void test_served_files(void **state)
 	for (int i = 0; i < CALLS; i++) {
 		harness_send(h, "call\n");
 		if (!strcmp(harness_line(h, HARNESS_ANSWER_MS), "cannot")) {
+			print_message(
+				"skipped: no file system in user space can be mounted here\n");
 			target_close(t);
 			skip();
 		}

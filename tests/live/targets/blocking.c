@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,6 +320,7 @@ static struct outcome {
 } outcomes[CALLS];
 
 static pthread_barrier_t begun;
+static atomic_int started;
 
 /* Of our own, so that mappings do not come and go with the threads. */
 static char stacks[CALLS][65536] __attribute__((aligned(4096)));
@@ -330,6 +332,7 @@ static void *call_thread(void *arg)
 
 	pthread_barrier_wait(&begun);
 	start = now();
+	atomic_fetch_add(&started, 1);
 	errno = 0;
 	o->result = calls[o - outcomes].function();
 	o->error = o->result < 0 ? errno : 0;
@@ -401,6 +404,7 @@ static void run(long ms, int interrupt)
 	char line[64];
 
 	prepare(ms);
+	atomic_store(&started, 0);
 	pthread_barrier_init(&begun, NULL, CALLS + 1);
 	for (int i = 0; i < CALLS; i++) {
 		pthread_attr_t attributes;
@@ -411,6 +415,9 @@ static void run(long ms, int interrupt)
 		pthread_attr_destroy(&attributes);
 	}
 	pthread_barrier_wait(&begun);
+	/* What we end lasts as long as we wait, also where a thread gets a CPU late. */
+	while (atomic_load(&started) < CALLS)
+		usleep(1000);
 	usleep(50000);
 	puts("begun");
 	fflush(stdout);
