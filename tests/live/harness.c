@@ -292,7 +292,7 @@ const char *harness_line(struct harness *h, unsigned milliseconds)
 		ssize_t got;
 
 		if (now >= deadline)
-			fail_msg("no line from target %d within %u ms", (int)h->pid, milliseconds);
+			harness_fail_silent(h->pid, milliseconds);
 		if (used >= sizeof(h->pending) - 1)
 			fail_msg("the target's line is too long");
 		if (poll(&p, 1, (int)(deadline - now)) <= 0)

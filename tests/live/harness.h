@@ -83,6 +83,9 @@ void harness_container_end(int container);
  * "ready" only if told so. */
 void harness_start_argv(struct harness *h, const char *const *argv, bool wait_ready);
 
+/* Fails: no line for so long. Tells what each thread of the process and of its children is doing. */
+void harness_fail_silent(pid_t pid, unsigned milliseconds);
+
 /* The next line of the target's output without its newline; fails after `milliseconds`. */
 const char *harness_line(struct harness *h, unsigned milliseconds);
 

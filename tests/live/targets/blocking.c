@@ -252,6 +252,8 @@ static long do_wait(void)
 	int status, error;
 	long got;
 
+	if (pid < 0)
+		return -1; /* there is nobody to wait for, nor to kill */
 	if (pid == 0) {
 		/* Its own clock; SIGUSR1 goes to threads, not to it. */
 		usleep((useconds_t)timeout_ms * 1000);
