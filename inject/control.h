@@ -17,6 +17,7 @@
  *   stop_settle.c    what has become of it
  *   stop_sharers.c   other processes in the target's memory
  *   stop_release.c   letting all go, back into the calls in which they were
+ *   stop_woken.c     who has been woken up for a signal without effect
  *   stop_restart.c   system calls that our stop would have cut short
  *   stop_sleep.c     sleeps that our stop would have shortened for ever
  *   stop_memory.c    mappings, writing memory and registers
@@ -217,6 +218,8 @@ struct stop {
  */
 void stop_go_first(struct stop *s);
 void stop_step_back(struct stop *s);
+/* The tracer is about to end: as it is, first or not. */
+void stop_end_first(struct stop *s);
 
 /*
  * Stops everything to a fixed point. The deadline is `deadline_us`, or where
@@ -248,6 +251,13 @@ int stop_find_creator(struct stop *s, struct dinst_error *e);
  */
 bool stop_leader_has_exited(struct stop *s, struct held *h);
 bool stop_leader_is_another(struct stop *s);
+
+/*
+ * Threads that still are our tracees, and run (stop_woken.c). stop_is_somebody_woken(): one of them may have been woken
+ * up for a signal that only its being traced has kept the kernel from dropping, and has not had a CPU since.
+ */
+bool stop_is_somebody_left(const struct stop *s);
+bool stop_is_somebody_woken(const struct stop *s);
 
 /*
  * From index *at on: the next thread that was interrupted and has not been seen

@@ -273,6 +273,10 @@ static void parse_status_line(const char *key, const char *value, struct proc_st
 		status->text_kib = strtoull(value, NULL, 10);
 	else if (!strcmp(key, "SigCgt"))
 		status->caught = strtoull(value, NULL, 16);
+	else if (!strcmp(key, "SigPnd") || !strcmp(key, "ShdPnd"))
+		status->pending |= strtoull(value, NULL, 16);
+	else if (!strcmp(key, "SigBlk"))
+		status->blocked = strtoull(value, NULL, 16);
 	else if (!strcmp(key, "CapEff"))
 		status->capabilities = strtoull(value, NULL, 16);
 	else if (!strcmp(key, "CapPrm"))

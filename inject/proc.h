@@ -51,6 +51,8 @@ struct proc_status {
 	uint64_t permitted;    /* capabilities that it may make effective */
 	uint64_t text_kib;     /* of the executable's code (VmExe); 0 without memory */
 	uint64_t caught;       /* signals with handlers, number 1 is bit 0 */
+	uint64_t pending;      /* signals that wait for this thread or for its process */
+	uint64_t blocked;      /* signals that it blocks */
 	int seccomp;	       /* 0 none, 1 strict, 2 filter; -1 not told */
 	unsigned filters;      /* of seccomp; 0 where the kernel does not tell */
 	pid_t own_id;	       /* in its own pid namespace; 0 where the kernel does not tell */

@@ -225,6 +225,11 @@ void stop_step_back(struct stop *s)
 {
 	if (s->first)
 		sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &fair);
+	stop_end_first(s);
+}
+
+void stop_end_first(struct stop *s)
+{
 	if (traced_for->depth < FIRST_MOST)
 		__atomic_store_n(&traced_for->last_resort->first[traced_for->depth], 0,
 				 __ATOMIC_SEQ_CST);
@@ -317,6 +322,7 @@ static void *tracer_main(void *arg)
 	if (a->outer)
 		__atomic_store_n(&a->last_resort->tracer_tid, a->outer->tracer_tid,
 				 __ATOMIC_RELAXED);
+	stop_end_first(&s);
 	return NULL;
 }
 

@@ -27,6 +27,7 @@ enum {
 	STRAGGLER_NS = 200000,	    /* one look at one of them */
 	STRAGGLERS_NS = 1000000000, /* at all of them */
 	RETURN_NS = 1000000000,	    /* for all to be back in their calls */
+	STARVED_S = 10,		    /* for those of all these who only get no CPU */
 	RETURN_RUN_NS = 100000,	    /* on a CPU: the way back takes far less */
 	IN_MOST = 8,	  /* who was in its call so often when it was interrupted once more is */
 	ROUND_NS = 10000, /* between two looks at them; doubled each time */
@@ -351,12 +352,43 @@ static bool look_at_stragglers(struct stop *s, uint64_t *looked)
 	return any;
 }
 
+/* It will be seen to stop as soon as it gets a CPU, or stands still already. */
+static bool is_about_to_stop(const struct held *h)
+{
+	struct proc_stat stat;
+
+	return !proc_thread_stat_read(h->tgid, h->pub.tid, &stat) &&
+	       (stat.state == 'R' || stat.state == 't' || stat.state == 'T');
+}
+
+static bool is_anybody_about_to_stop(const struct stop *s)
+{
+	for (size_t i = 0; i < s->held_count; i++) {
+		const struct held *h = &s->held[i];
+
+		if (((held_is_awaited(h) && h->interrupted) || (h->returning && h->asked)) &&
+		    is_about_to_stop(h))
+			return true;
+	}
+	return false;
+}
+
+/* Whether to wait on: in any case until `until_ns`, and for who gets no CPU longer. Nobody stands still for that. */
+static bool has_time(struct stop *s, uint64_t until_ns)
+{
+	const uint64_t now = clock_ns();
+
+	return now < until_ns ||
+	       (now < until_ns + STARVED_S * UINT64_C(1000000000) && is_anybody_about_to_stop(s));
+}
+
 static void release_stragglers(struct stop *s)
 {
-	uint64_t looked = clock_ns(), until = looked + STRAGGLERS_NS;
+	uint64_t looked = clock_ns();
+	const uint64_t until = looked + STRAGGLERS_NS;
 
-	while (look_at_stragglers(s, &looked) && clock_ns() < until)
-		continue;
+	while (look_at_stragglers(s, &looked) && has_time(s, until))
+		stop_goes_on();
 }
 
 static void rest(uint64_t ns)
@@ -385,7 +417,7 @@ static void wait_for_returning(struct stop *s)
 	bool came, asked;
 
 	s->ask_until_ns = until;
-	while ((look_at_returning(s, &came) || came) && clock_ns() < until + RETURN_NS) {
+	while ((look_at_returning(s, &came) || came) && has_time(s, until + RETURN_NS)) {
 		stop_goes_on();
 		took = clock_ns() - looked;
 		asked = is_somebody_asked(s);
@@ -406,6 +438,33 @@ static void wait_for_returning(struct stop *s)
 	stop_step_back(s);
 }
 
+/*
+ * Until nobody is just about to be seen to stop for a signal without effect. We go first from the last look to our
+ * end, which follows at once.
+ */
+static void wait_for_woken(struct stop *s)
+{
+	const uint64_t until = clock_ns() + STARVED_S * UINT64_C(1000000000);
+	uint64_t looked, pause = ROUND_NS;
+	bool woken, came;
+
+	while (stop_is_somebody_left(s)) {
+		stop_go_first(s);
+		woken = stop_is_somebody_woken(s);
+		stop_attend(s);
+		look_at_returning(s, &came);
+		if ((!woken && !came) || clock_ns() >= until)
+			return;
+		stop_step_back(s);
+		stop_goes_on();
+		rest(pause);
+		if (2 * pause <= ROUND_NS_MAX)
+			pause *= 2;
+		looked = clock_ns();
+		look_at_stragglers(s, &looked);
+	}
+}
+
 void stop_release(struct stop *s)
 {
 	struct held *leader = s->is_init ? stop_find_held(s, s->target->pid) : NULL;
@@ -418,6 +477,7 @@ void stop_release(struct stop *s)
 	stop_step_back(s);
 	release_stragglers(s);
 	wait_for_returning(s);
+	wait_for_woken(s);
 	stop_goes_on();
 	tracer_arm(&s->tracer, 0);
 	stop_restart_expire(s);

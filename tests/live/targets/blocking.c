@@ -444,7 +444,8 @@ static int prepare_once(void)
 	char locked[64];
 
 	sigaction(SIGUSR1, &action, NULL);
-	snprintf(watched, sizeof(watched), "/tmp/dinst-blocking-%d", (int)getpid());
+	/* Not on a disk: where much is written there, opening it to write takes seconds. */
+	snprintf(watched, sizeof(watched), "/dev/shm/dinst-blocking-%d", (int)getpid());
 	snprintf(locked, sizeof(locked), "/tmp/dinst-locked-%d", (int)getpid());
 	lock_fd = open(locked, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	lock_other = open(locked, O_RDWR | O_CLOEXEC);
