@@ -373,13 +373,16 @@ static bool is_anybody_about_to_stop(const struct stop *s)
 	return false;
 }
 
-/* Whether to wait on: in any case until `until_ns`, and for who gets no CPU longer. Nobody stands still for that. */
-static bool has_time(struct stop *s, uint64_t until_ns)
+/*
+ * Whether to wait on: in any case until `until_ns`, and for who gets no CPU longer, where nobody stands still
+ * until we are done.
+ */
+static bool has_time(const struct stop *s, uint64_t until_ns)
 {
 	const uint64_t now = clock_ns();
 
-	return now < until_ns ||
-	       (now < until_ns + STARVED_S * UINT64_C(1000000000) && is_anybody_about_to_stop(s));
+	return now < until_ns || (!s->nested && now < until_ns + STARVED_S * UINT64_C(1000000000) &&
+				  is_anybody_about_to_stop(s));
 }
 
 static void release_stragglers(struct stop *s)
@@ -448,7 +451,7 @@ static void wait_for_woken(struct stop *s)
 	uint64_t looked, pause = ROUND_NS;
 	bool woken, came;
 
-	while (stop_is_somebody_left(s)) {
+	while (!s->nested && stop_is_somebody_left(s)) {
 		stop_go_first(s);
 		woken = stop_is_somebody_woken(s);
 		stop_attend(s);
