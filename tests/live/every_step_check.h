@@ -96,11 +96,8 @@ static inline void check_record(const struct threads *t, const struct pair_recor
 	}
 }
 
-/*
- * A head keeps words of what was removed as long as its site is in use: they are looked at by nobody. `cut`: a handler
- * may have jumped out of an exit's code (docs/mdl.md, limits).
- */
-static inline void check_words(const struct instance *list, const struct pair_record *r, bool cut)
+/* A head keeps words of what was removed as long as its site is in use: they are looked at by nobody. */
+static inline void check_words(const struct instance *list, const struct pair_record *r)
 {
 	for (const struct instance *i = list; i; i = i->next)
 		for (size_t k = 0; k < i->variable_count; k++) {
@@ -109,7 +106,7 @@ static inline void check_words(const struct instance *list, const struct pair_re
 					  sizeof(uint64_t);
 
 			/* Below 0: what was left when it came (docs/mdl.md, limits). */
-			if (v->record_offset && !cut &&
+			if (v->record_offset &&
 			    (v->form == VARIABLE_TIMER ? (uint32_t)r->words[at] != 0
 						       : (int64_t)r->words[at] > 0))
 				fail_msg("thread %u: %s of %s is %llx", r->tid, v->name, i->focus,
@@ -145,8 +142,8 @@ static inline void check_records(struct scene *c)
 			continue;
 		assert_true(threads_record_read(&tables, i));
 		check_record(t, tables.record);
-		check_words(c->s->instances, tables.record, c->cut > 0);
-		check_words(c->s->hidden, tables.record, c->cut > 0);
+		check_words(c->s->instances, tables.record);
+		check_words(c->s->hidden, tables.record);
 		check_free_words(t, tables.record);
 	}
 	threads_tables_release(&tables);
@@ -163,18 +160,15 @@ static inline bool is_left_by_jumps(const char *name)
 
 /*
  * Counts of st_leaf inside of what a jump has left: until the thread comes by a function that is paired, for
- * whatever metric, it still is inside; and where a handler has jumped out of an exit's code it stays so (docs/mdl.md,
- * limits).
+ * whatever metric, it still is inside (docs/mdl.md, limits).
  */
-static inline bool is_until_noticed(const struct scene *c, const struct measured *m,
-				    int64_t counted, int64_t expected)
+static inline bool is_until_noticed(const struct measured *m, int64_t counted, int64_t expected)
 {
 	/* All its calls: of `calls` and `st_leaf`, which are first in their lists. */
 	const int64_t most = ROUNDS * reference[0][0];
 
 	return !strcmp(metrics[m->metric].name, "s_leafs") &&
-	       (c->cut || is_left_by_jumps(functions[m->function])) && counted >= expected &&
-	       counted <= most;
+	       is_left_by_jumps(functions[m->function]) && counted >= expected && counted <= most;
 }
 
 static inline void check_one(struct scene *c, const struct measured *m, int64_t before,
@@ -188,14 +182,12 @@ static inline void check_one(struct scene *c, const struct measured *m, int64_t 
 	case EXACT:
 	case RECORD:
 		if (now - before != expected && !m->strangers &&
-		    !is_until_noticed(c, m, now - before, expected) &&
+		    !is_until_noticed(m, now - before, expected) &&
 		    !(metrics[m->metric].jumps && (c->leaps || is_left_by_jumps(name))))
 			fail_of(m, "so many in the end", now - before, expected);
 		break;
 	case LEVEL:
-		/* What of an exit's code was not done yet when a handler jumped out of it (docs/mdl.md, limits). */
-		if (now > (int64_t)c->cut ||
-		    now < (c->leaps || is_left_by_jumps(name) ? -LEFT_MOST : 0))
+		if (now > 0 || now < (c->leaps || is_left_by_jumps(name) ? -LEFT_MOST : 0))
 			fail_of(m, "still inside", now, 0);
 		break;
 	case TIMER:
@@ -207,7 +199,7 @@ static inline void check_one(struct scene *c, const struct measured *m, int64_t 
 		    now - before < ROUNDS * BURN_NS * (m->only >= 0 ? 1 : WORKERS))
 			fail_of(m, "less in the end than can be", now - before, ROUNDS * BURN_NS);
 		usleep(200);
-		if (!c->cut && value_of(c, m) != now)
+		if (value_of(c, m) != now)
 			fail_of(m, "goes on", value_of(c, m), now);
 		break;
 	}

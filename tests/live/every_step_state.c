@@ -198,18 +198,8 @@ static void do_signal(struct scene *c)
 	const bool leap = c->leaps && draw(c, 2);
 	const unsigned which = draw(c, WORKERS);
 
-	const char *answer;
-
 	note(c, leap ? "leap" : "signal");
-	answer = say_to(c, "signal", which, leap);
-	fprintf(c->log, " %u -> %s\n", which, answer);
-	if (strcmp(answer, "sent") != 0)
-		return;
-	c->inside[which] += is_ours(c, c->p[which].regs.rip);
-	if (leap) {
-		c->cut += c->inside[which];
-		c->inside[which] = 0;
-	}
+	fprintf(c->log, " %u -> %s\n", which, say_to(c, "signal", which, leap));
 }
 
 static void do_throw(struct scene *c)
@@ -472,7 +462,6 @@ static void play(struct harness *h, unsigned long seed, struct scene *total)
 			/* All ends, and begins anew. */
 			release_all(c);
 			assert_string_equal(say(c, "wait"), "done");
-			memset(c->inside, 0, sizeof(c->inside));
 			renew(c);
 			continue;
 		}

@@ -63,9 +63,6 @@ struct scene {
 	struct fillers fillers;
 	bool alt, private, frozen;
 	bool leaps, renewed;
-	unsigned inside
-		[WORKERS]; /* signals since it did all, that came while it was in code of ours */
-	unsigned cut;	   /* of those, interrupted code that a handler may have jumped out of */
 	unsigned short seed[3];
 	unsigned weights[OPERATIONS], weight, favourites[FAVOURITES];
 	struct measured measured[INSTANCES];
