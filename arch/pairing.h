@@ -67,7 +67,9 @@
  *     succeeded undoes an activation; what undo routines are told lies in the
  *     record, and whoever runs one puts back what was there before;
  *   - a handler that never returns may leave one thing half done: the event
- *     that it interrupted, or one activation that was being undone;
+ *     that it interrupted, or one activation that was being undone. An exit's
+ *     activation stays until all that runs at the exit has run (ARCH_OP_LEFT): it
+ *     is undone then, once more in part, and nothing of it stays on;
  *   - a handler that returns, but has left an activation of its own by a jump
  *     that nothing came after, may lose that one (it is not undone) if it came
  *     between the few instructions that read and write the depth.
@@ -227,11 +229,11 @@ static inline uint32_t pair_hash(uint64_t thread_pointer, unsigned shift)
 
 /* What the emitted code must know. */
 struct arch_pairing {
-	taddr_t area;		      /* anywhere */
-	unsigned shift;		      /* as in its configuration */
-	int32_t tid_offset;	      /* the thread's id (32 bits) relative to the thread pointer */
-	uint32_t function;	      /* 0 (a mark) or 1 .. PAIR_ID_MASK */
-	taddr_t record, enter, leave; /* the routines, in reach */
+	taddr_t area;	    /* anywhere */
+	unsigned shift;	    /* as in its configuration */
+	int32_t tid_offset; /* the thread's id (32 bits) relative to the thread pointer */
+	uint32_t function;  /* 0 (a mark) or 1 .. PAIR_ID_MASK */
+	taddr_t record, enter, leave, leaving; /* the routines, in reach */
 	/* Counts entries, or exits that have found their entry; NULL: nothing. */
 	const struct arch_counter *count;
 };
@@ -260,6 +262,7 @@ enum arch_pairing_routine {
 	ARCH_PAIRING_RECORD,
 	ARCH_PAIRING_ENTER,
 	ARCH_PAIRING_LEAVE,
+	ARCH_PAIRING_LEAVING, /* looks what the exit will take out, and drops what was left below it */
 	ARCH_PAIRING_KINDS
 };
 enum { ARCH_PAIRING_ROUTINES = 6144 };
@@ -275,8 +278,9 @@ struct arch_state_code {
 	uint8_t result, second; /* written, at any time; `second` by leave only */
 	uint8_t record; /* read and kept: of an earlier RECORD, may be 0; ARCH_NO_REGISTER: it is found */
 	/*
-	 * Changed: the first two to find a record; the first one to enter with a record that is
-	 * given, none to leave so. Those that are not needed may be ARCH_NO_REGISTER.
+	 * Changed: all to find a record; with a record that is given the first one to enter,
+	 * the first two where it has been left, none to leave. Those that are not needed may be
+	 * ARCH_NO_REGISTER.
 	 */
 	uint8_t temps[ARCH_STATE_TEMPS];
 	size_t pushed; /* bytes on the stack since the frame was opened: for arch_note_pushed() */
@@ -286,7 +290,8 @@ struct arch_state_code {
 /*
  * The thread's record (made if need be, 0 if there is none); function
  * spec->function is entered: the address of its pair_entry, 0 if it is not
- * kept; it is left: 1 or 0, and its start word. Flags change, and memory below
+ * kept; it is about to be left: 1 or 0, and its start word, and its entry stays;
+ * it has been left: the entry goes. Flags change, and memory below
  * the red zone. All ways end at the end of `out`. spec->count is not used. A function of 0 enters a mark.
  */
 enum { ARCH_STATE_HOT = 256, ARCH_STATE_COLD = 224 }; /* bytes of each, at most */
@@ -296,6 +301,8 @@ void arch_emit_enter_op(const struct arch_pairing *spec, const struct arch_state
 			struct arch_buf *out, struct arch_buf *cold);
 void arch_emit_leave_op(const struct arch_pairing *spec, const struct arch_state_code *code,
 			struct arch_buf *out, struct arch_buf *cold);
+void arch_emit_left_op(const struct arch_pairing *spec, const struct arch_state_code *code,
+		       struct arch_buf *out, struct arch_buf *cold);
 
 /*
  * Undo routines: what runs where an activation is dropped. Called by the

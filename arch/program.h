@@ -86,11 +86,17 @@ enum arch_op_kind {
 	/* Per-thread state (pairing.h). */
 	ARCH_OP_RECORD, /* address of the thread's struct pair_record, made if need be; 0: there is none */
 	/*
-	 * For these two, a is the value of an ARCH_OP_RECORD in front of them, which
+	 * For these three, a is the value of an ARCH_OP_RECORD in front of them, which
 	 * spares looking for the record again; 0: looks itself.
 	 */
 	ARCH_OP_ENTER, /* function `number` is entered; result: address of its pair_entry, 0: not kept */
-	ARCH_OP_LEAVE, /* ... is left; result: 1 if its entry was found, else 0; second: its start word */
+	/*
+	 * ... is about to be left; result: 1 if its entry was found, else 0; second: its start word.
+	 * The entry stays up to ARCH_OP_LEFT: what a signal's handler leaves in between, by a
+	 * jump, is undone as if the exit had not come.
+	 */
+	ARCH_OP_LEAVE,
+	ARCH_OP_LEFT, /* ... has been left: its entry goes, if it is there */
 
 	ARCH_OP_CLOCK,	/* number: enum arch_clock; a: the thread's record, for ARCH_CLOCK_THREAD */
 	ARCH_OP_CPU,	/* number of the CPU, -1 where it is not known */

@@ -18,6 +18,7 @@
 /* A function whose activation begins or ends here. */
 struct pairing {
 	uint32_t id;
+	bool ends;
 	uint16_t activation, start; /* values */
 };
 
@@ -29,15 +30,19 @@ struct merging {
 	struct pairing pairings[PAIRINGS_MAX];
 	unsigned pairing_count;
 	uint16_t record; /* value, 0: none yet */
+	/* For what comes behind all pieces. */
+	unsigned kept_ops, kept_labels;
 	bool full;
 };
+
+enum { LEFT_OPS = 3, LEFT_LABELS = 1 }; /* of add_left() */
 
 static struct arch_op *add_op(struct merging *m, enum arch_op_kind kind)
 {
 	static struct arch_op nowhere;
 	struct arch_program *p = m->out;
 
-	if (p->count == ARCH_PROGRAM_OPS) {
+	if (p->count + m->kept_ops >= ARCH_PROGRAM_OPS) {
 		m->full = true;
 		return &nowhere;
 	}
@@ -110,9 +115,13 @@ static const struct pairing *pairing_of(struct merging *m, const struct body_pie
 		add_op(m, ARCH_OP_RECORD)->result = m->record;
 	}
 	p = &m->pairings[m->pairing_count++];
-	*p = (struct pairing){.id = piece->snippet.pair, .activation = new_value(m)};
-	if (!is_entry)
+	*p = (struct pairing){
+		.id = piece->snippet.pair, .ends = !is_entry, .activation = new_value(m)};
+	if (p->ends) {
 		p->start = new_value(m);
+		m->kept_ops += LEFT_OPS;
+		m->kept_labels += LEFT_LABELS;
+	}
 	op = add_op(m, is_entry ? ARCH_OP_ENTER : ARCH_OP_LEAVE);
 	op->number = p->id;
 	op->a = m->record;
@@ -147,9 +156,9 @@ static void add_piece(struct merging *m, unsigned index, unsigned first, unsigne
 		return;
 	values = m->out->values;
 	labels = m->out->labels;
-	if (m->out->count + code->program.count > ARCH_PROGRAM_OPS ||
+	if (m->out->count + code->program.count + m->kept_ops > ARCH_PROGRAM_OPS ||
 	    values + code->program.values > ARCH_PROGRAM_VALUES ||
-	    labels + code->program.labels > ARCH_PROGRAM_LABELS) {
+	    labels + code->program.labels + m->kept_labels > ARCH_PROGRAM_LABELS) {
 		m->full = true;
 		return;
 	}
@@ -168,6 +177,31 @@ static void add_piece(struct merging *m, unsigned index, unsigned first, unsigne
 	m->out->labels = (uint16_t)(labels + code->program.labels);
 }
 
+/*
+ * Behind all pieces: activations that were found end now. Until then a handler that jumps out of
+ * here has left them without an exit, and what is undone for that is not less than what their
+ * exits had not done yet.
+ */
+static void add_left(struct merging *m)
+{
+	m->kept_ops = 0;
+	for (unsigned n = 0; n < m->pairing_count; n++) {
+		const struct pairing *p = &m->pairings[n];
+		struct arch_op *op;
+
+		if (!p->ends)
+			continue;
+		op = add_op(m, ARCH_OP_IF);
+		op->condition = ARCH_TEST_EQ;
+		op->a = p->activation;
+		op->label = ++m->out->labels;
+		op = add_op(m, ARCH_OP_LEFT);
+		op->number = p->id;
+		op->a = m->record;
+		add_op(m, ARCH_OP_LABEL)->label = m->out->labels;
+	}
+}
+
 /* As many of [first, end) as fit, as one program in `out`; returns the end of those. */
 static unsigned merge(const struct body *b, unsigned first, unsigned end, struct arch_program *out)
 {
@@ -177,15 +211,19 @@ static unsigned merge(const struct body *b, unsigned first, unsigned end, struct
 	out->values = ARCH_VALUE_FIRST - 1;
 	for (unsigned i = first; i < end; i++) {
 		const struct arch_program before = *out;
+		const unsigned paired = m.pairing_count;
 
 		add_piece(&m, i, first, end);
 		if (m.full) {
-			/* What it has added is forgotten; what it has paired is its own only. */
+			/* What it has added is forgotten, and what it has paired. */
 			*out = before;
-			return i;
+			m.pairing_count = paired;
+			end = i;
 		}
 	}
-	return end;
+	m.full = false;
+	add_left(&m);
+	return m.full ? first : end;
 }
 
 /* ---------------------------------------------------------------- runs */

@@ -359,6 +359,19 @@ static void start_timer(struct compiler *c, const struct variable *v)
 	fetch_add(c, c->record, number, compile_constant(c, 1));
 }
 
+/*
+ * The one that runs is being stopped. Nothing is added: where a handler has jumped out of this before, it is said
+ * already, and is taken back once.
+ */
+static void mark_busy(struct compiler *c, uint64_t number)
+{
+	const unsigned word = compile_constant(c, (int64_t)(TIMER_BUSY | 1));
+	struct arch_op *op = at_address(c, ARCH_OP_STORE, c->record, number);
+
+	op->size = 4;
+	op->b = (uint16_t)word;
+}
+
 /* Gives the time that the stop ended, as the clock has it; -1 where it ended none. */
 static unsigned stop_timer(struct compiler *c, const struct mdl_expr *x, const struct variable *v)
 {
@@ -381,7 +394,7 @@ static unsigned stop_timer(struct compiler *c, const struct mdl_expr *x, const s
 	compile_if_constant(c, ARCH_TEST_GE, result, 0, positive);
 	compile_set(c, result, 0);
 	compile_put_label(c, positive);
-	fetch_add(c, c->record, number, compile_constant(c, (int64_t)TIMER_BUSY));
+	mark_busy(c, number);
 	add_time(c, x, v, result);
 	fetch_add(c, c->record, number,
 		  compile_constant(c, (int64_t)(TIMER_STOPPED - 1 - TIMER_BUSY)));

@@ -54,7 +54,8 @@ struct place {
 		uint64_t value;
 	} * stores;
 	size_t store_count, store_room;
-	taddr_t record, enter, leave; /* routines for per-thread state, 0: none yet (threads.h) */
+	taddr_t record, enter, leave,
+		leaving; /* routines for per-thread state, 0: none yet (threads.h) */
 	struct place *next;
 };
 

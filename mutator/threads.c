@@ -363,6 +363,7 @@ void threads_pairing(const struct session *s, const struct place *p, struct arch
 	spec->record = p->record;
 	spec->enter = p->enter;
 	spec->leave = p->leave;
+	spec->leaving = p->leaving;
 }
 
 void threads_environment(const struct session *s, const struct place *p,
@@ -402,6 +403,7 @@ static int write_routines(struct session *s, struct place *p, struct dinst_error
 	p->record = at + offsets[ARCH_PAIRING_RECORD];
 	p->enter = at + offsets[ARCH_PAIRING_ENTER];
 	p->leave = at + offsets[ARCH_PAIRING_LEAVE];
+	p->leaving = at + offsets[ARCH_PAIRING_LEAVING];
 	return 0;
 }
 

@@ -521,7 +521,7 @@ void arch_emit_pairing_routines(struct arch_buf *out, const struct arch_pairing 
 	if (spec->shift < PAIR_SHIFT_MIN || spec->shift > PAIR_SHIFT_MAX)
 		a64_fail(out, ARCH_OUT_OF_RANGE);
 	/* Programs have no per-thread state here: nothing goes there. */
-	offsets[ARCH_PAIRING_RECORD] = out->used;
+	offsets[ARCH_PAIRING_RECORD] = offsets[ARCH_PAIRING_LEAVING] = out->used;
 	a64_emit(out, 0); /* udf */
 	offsets[ARCH_PAIRING_ENTER] = out->used;
 	emit_enter_routine(out, spec);

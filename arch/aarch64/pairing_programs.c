@@ -38,3 +38,9 @@ void arch_emit_leave_op(const struct arch_pairing *spec, const struct arch_state
 {
 	arch_emit_record_op(spec, code, out, cold);
 }
+
+void arch_emit_left_op(const struct arch_pairing *spec, const struct arch_state_code *code,
+		       struct arch_buf *out, struct arch_buf *cold)
+{
+	arch_emit_record_op(spec, code, out, cold);
+}

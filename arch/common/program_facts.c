@@ -95,6 +95,7 @@ void pass_forget(struct pass *s, const struct pass_key *key)
 		switch (key->kind) {
 		case ARCH_OP_ENTER: /* may run what stands for activations that were dropped */
 		case ARCH_OP_LEAVE:
+		case ARCH_OP_LEFT:
 			gone = is_memory(fact) || fact->kind == ARCH_OP_CLOCK;
 			break;
 		case ARCH_OP_READ: /* takes its time */

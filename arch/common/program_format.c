@@ -52,6 +52,7 @@ static const char *const kinds[ARCH_OP_KINDS] = {
 	[ARCH_OP_RECORD] = "record",
 	[ARCH_OP_ENTER] = "enter",
 	[ARCH_OP_LEAVE] = "leave",
+	[ARCH_OP_LEFT] = "left",
 	[ARCH_OP_CLOCK] = "clock",
 	[ARCH_OP_CPU] = "cpu",
 	[ARCH_OP_THREAD] = "thread",

@@ -37,8 +37,7 @@ struct scan {
 
 static bool uses_first(const struct arch_op *op)
 {
-	return program_class(op->kind) & PROGRAM_FIRST || op->kind == ARCH_OP_ENTER ||
-	       op->kind == ARCH_OP_LEAVE;
+	return program_class(op->kind) & PROGRAM_FIRST;
 }
 
 static unsigned operand_a(const struct arch_op *op)
@@ -86,7 +85,8 @@ bool registers_want_zero(const struct arch_op *op)
 	const unsigned class = program_class(op->kind);
 
 	return (class & PROGRAM_FIRST) && !(class & PROGRAM_ADDRESS) && !op->a &&
-	       op->kind != ARCH_OP_CLOCK && op->kind != ARCH_OP_ENTER && op->kind != ARCH_OP_LEAVE;
+	       op->kind != ARCH_OP_CLOCK && op->kind != ARCH_OP_ENTER &&
+	       op->kind != ARCH_OP_LEAVE && op->kind != ARCH_OP_LEFT;
 }
 
 void registers_add_wishes(const struct arch_op *op, struct register_wish *wish)

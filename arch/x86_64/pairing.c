@@ -391,11 +391,11 @@ static void emit_enter_routine(struct arch_buf *out, const struct arch_pairing *
 /* ---------------------------------------------------------------- leaving */
 
 /*
- * Finds the activation, drops what was entered below it, and takes it out. What
- * another function entered at the same stack pointer afterwards stays; then a
+ * Finds the activation, drops what was entered below it, and takes it out unless it `stays`.
+ * What another function entered at the same stack pointer afterwards stays; then a
  * gap is left. Leaves its start in rcx, or goes to `orphan`.
  */
-static void emit_leave_home(struct arch_buf *out, const struct arch_pairing *spec,
+static void emit_leave_home(struct arch_buf *out, const struct arch_pairing *spec, bool stays,
 			    struct asm_label *orphan, struct asm_label *judge)
 {
 	struct asm_label again = {0}, next = {0}, hit = {0}, last = {0}, take = {0}, pop = {0};
@@ -431,6 +431,10 @@ static void emit_leave_home(struct arch_buf *out, const struct arch_pairing *spe
 
 	asm_place(out, &take);
 	asm_load(out, RCX, asm_at_index(R10, RSI, 1, HOME + START));
+	if (stays) {
+		asm_jump(out, ASM_JUMP_ALWAYS, judge);
+		return;
+	}
 	asm_op_reg(out, false, ASM_TEST, RAX, RAX);
 	asm_jump(out, ASM_JUMP_E, &pop);
 	asm_store_number(out, true, 0, asm_at_index(R10, RSI, 1, HOME + START));
@@ -442,14 +446,14 @@ static void emit_leave_home(struct arch_buf *out, const struct arch_pairing *spe
 	asm_jump(out, ASM_JUMP_ALWAYS, judge);
 }
 
-static void emit_leave_routine(struct arch_buf *out, const struct arch_pairing *spec)
+static void emit_leave_routine(struct arch_buf *out, const struct arch_pairing *spec, bool stays)
 {
 	struct asm_label orphan = {0}, elsewhere = {0}, hit = {0}, judge = {0}, inherited = {0};
 
 	pairing_emit_find(out, spec, &orphan);
 	asm_op_reg(out, false, ASM_XOR_STORE, R11, R11);
 	emit_is_home(out, &elsewhere);
-	emit_leave_home(out, spec, &elsewhere, &judge);
+	emit_leave_home(out, spec, stays, &elsewhere, &judge);
 
 	/* What was entered before it could be known (catch-up) may be there, too. */
 	asm_place(out, &elsewhere);
@@ -461,7 +465,8 @@ static void emit_leave_routine(struct arch_buf *out, const struct arch_pairing *
 	emit_return(out, false);
 	asm_place(out, &hit);
 	asm_load(out, RCX, asm_at_index(R10, RSI, 1, OTHER + START));
-	asm_store_number(out, true, 0, asm_at_index(R10, RSI, 1, OTHER));
+	if (!stays)
+		asm_store_number(out, true, 0, asm_at_index(R10, RSI, 1, OTHER));
 	asm_place(out, &judge);
 	asm_number32(out, RAX, 1);
 	asm_move(out, RCX, RDX);
@@ -497,5 +502,7 @@ void arch_emit_pairing_routines(struct arch_buf *out, const struct arch_pairing 
 	offsets[ARCH_PAIRING_ENTER] = out->used;
 	emit_enter_routine(out, spec);
 	offsets[ARCH_PAIRING_LEAVE] = out->used;
-	emit_leave_routine(out, spec);
+	emit_leave_routine(out, spec, false);
+	offsets[ARCH_PAIRING_LEAVING] = out->used;
+	emit_leave_routine(out, spec, true);
 }

@@ -249,12 +249,27 @@ void arch_emit_leave_op(const struct arch_pairing *spec, const struct arch_state
 	emit_record(&w, code, &none);
 	emit_is_last(&w);
 	asm_load(out, code->second, asm_at_index(w.record, w.depth, 1, HOME - ENTRY + START));
-	emit_pop(&w);
 	asm_number32(out, code->result, 1);
+	asm_place_at(&end, arch_here(out));
+	emit_unusual(&w, spec->leaving);
+	asm_jump(cold, ASM_JUMP_ALWAYS, &end);
+	emit_none(&w, code, &none, &end);
+}
+
+void arch_emit_left_op(const struct arch_pairing *spec, const struct arch_state_code *code,
+		       struct arch_buf *out, struct arch_buf *cold)
+{
+	struct work w = work_of(spec, code, code->temps[0], out, cold);
+	struct asm_label end = {0};
+
+	w.depth = code->temps[1];
+	w.result = -1;
+	emit_record(&w, code, &end);
+	emit_is_last(&w);
+	emit_pop(&w);
 	asm_place_at(&end, arch_here(out));
 	emit_unusual(&w, spec->leave);
 	asm_jump(cold, ASM_JUMP_ALWAYS, &end);
-	emit_none(&w, code, &none, &end);
 }
 
 /* ------------------------------------------------------------- the snippets */

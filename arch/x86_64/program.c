@@ -461,6 +461,7 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 	case ARCH_OP_RECORD:
 	case ARCH_OP_ENTER:
 	case ARCH_OP_LEAVE:
+	case ARCH_OP_LEFT:
 		*hot += ARCH_STATE_HOT;
 		*cold = ARCH_STATE_COLD;
 		break;

@@ -45,7 +45,7 @@ static unsigned state_temps(const struct arch_op *op)
 		return 2;
 	if (!op->a)
 		return ARCH_STATE_TEMPS;
-	return op->kind == ARCH_OP_ENTER ? 2 : 0;
+	return op->kind == ARCH_OP_LEAVE ? 0 : 2;
 }
 
 bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish)
@@ -60,6 +60,7 @@ bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct r
 		return true;
 	case ARCH_OP_ENTER:
 	case ARCH_OP_LEAVE:
+	case ARCH_OP_LEFT:
 		wish->temps = state_temps(op);
 		wish->early = true;
 		return true;
@@ -115,8 +116,10 @@ static void emit_state(struct emitter *e)
 		arch_emit_record_op(&spec, &code, e->out, e->cold);
 	else if (op->kind == ARCH_OP_ENTER)
 		arch_emit_enter_op(&spec, &code, e->out, e->cold);
-	else
+	else if (op->kind == ARCH_OP_LEAVE)
 		arch_emit_leave_op(&spec, &code, e->out, e->cold);
+	else
+		arch_emit_left_op(&spec, &code, e->out, e->cold);
 }
 
 /* Ticks into rax; rdx is changed. Not ordered with what is before and behind. */
@@ -285,6 +288,7 @@ bool thread_emit(struct emitter *e)
 	case ARCH_OP_RECORD:
 	case ARCH_OP_ENTER:
 	case ARCH_OP_LEAVE:
+	case ARCH_OP_LEFT:
 		emit_state(e);
 		return true;
 	case ARCH_OP_CLOCK:

@@ -3,7 +3,8 @@
  * every_step_sweep.c - a metric with state of threads comes to a function that another one measures
  * already, while a thread stands before one instruction after the other of what that one has at the
  * function's entry and exits: whichever code the thread goes on in, what was switched on is off when it has
- * left, and the other way round. The same with a timer that leaves out what the function calls. Environment:
+ * left, and the other way round. The same with a timer that leaves out what the function calls, and where a
+ * handler jumps out of all that. Environment:
  * SWEEP_STEP, instructions between two tries.
  */
 #include <time.h>
@@ -157,6 +158,96 @@ static void test_after_jumps(void **state)
 	sweep(*state, "st_lander", 0, 90);
 }
 
+/* ---------------------------------------------------------------- jumping out */
+
+/* In st_middle: a level, timers of all kinds, and calls that a flag is looked at for. */
+static const char leaps_mdl[] =
+	"list w_leaf is procedure { items { \"st_leaf\" }; }\n"
+	"metric w_leafs { name \"w_leafs\"; units calls; aggregateOperator sum;\n"
+	"	style EventCounter; constraint procedure;\n"
+	"	base is counter { foreach f in w_leaf append preInsn f.entry (* w_leafs++; *) } }\n";
+
+static const char *const leapt[] = {"active", "w_leafs", "wall", "wall_inclusive", "cpu_inclusive"};
+
+enum { LEAPT = sizeof(leapt) / sizeof(leapt[0]), LEAPS = 700 };
+
+static int64_t value_now(const struct scene *c, unsigned id)
+{
+	return (int64_t)session_value(c->s, id);
+}
+
+static void plain_round(struct scene *c)
+{
+	assert_string_equal(say(c, "plain 0 1"), "started");
+	assert_string_equal(say(c, "wait"), "done");
+}
+
+/* False: there are no more instructions. The level is one lower than it was at most. */
+static bool leap_at(struct scene *c, const unsigned *ids, unsigned n, int64_t leafs, unsigned *low)
+{
+	int64_t before[LEAPT];
+	bool stands;
+
+	for (unsigned i = 0; i < LEAPT; i++)
+		before[i] = value_now(c, ids[i]);
+	hold_all(c);
+	say(c, "start 0 1");
+	stands = stand(c, n);
+	if (stands)
+		assert_string_equal(say(c, "signal 0 1"), "sent");
+	release_all(c);
+	assert_string_equal(say(c, "wait"), "done");
+	/* What it has left is noticed in the next round. */
+	plain_round(c);
+	check_off(c, "st_middle, left by a jump", n);
+	assert_in_range(before[0] - value_now(c, ids[0]), 0, 1);
+	*low += before[0] != value_now(c, ids[0]);
+	before[1] = value_now(c, ids[1]);
+	plain_round(c);
+	assert_int_equal(value_now(c, ids[1]) - before[1], leafs);
+	for (unsigned i = 2; i < LEAPT; i++) {
+		before[i] = value_now(c, ids[i]);
+		usleep(100);
+		if (value_now(c, ids[i]) != before[i])
+			fail_msg("%s goes on, at instruction %u (pc %llx)", leapt[i], n,
+				 c->p[0].regs.rip);
+	}
+	return stands;
+}
+
+/*
+ * fear E1, E4: a handler jumps out of what runs at a function's entry and exit, before any instruction of it: no
+ * timer goes on, no flag stays on, and the level is not too high
+ */
+static void test_leaps(void **state)
+{
+	const unsigned by = (unsigned)harness_setting("SWEEP_STEP", getenv("DINST_SHORT") ? 7 : 2);
+	struct scene *c = &playing;
+	struct dinst_error e = {0};
+	unsigned ids[LEAPT], low = 0, n = 0;
+	int64_t leafs;
+
+	begin(c, *state);
+	if (session_load_mdl(c->s, "leaps.mdl", leaps_mdl, strlen(leaps_mdl), &e) < 0)
+		fail_msg("%s", e.text);
+	for (unsigned i = 0; i < LEAPT; i++)
+		assert_true(insert(c, leapt[i], "st_middle", &ids[i]) >= 0);
+	note_places(c);
+	plain_round(c);
+	leafs = value_now(c, ids[1]);
+	plain_round(c);
+	leafs = value_now(c, ids[1]) - leafs;
+	assert_true(leafs > 0);
+	/* There are two calls of some 500 instructions at least in a round. */
+	for (; n < LEAPS; n += by)
+		assert_true(leap_at(c, ids, n, leafs, &low));
+	print_message("%u instructions, at %u jumps the level is one too low\n", n, low);
+	session_end(c->s);
+	c->s = NULL;
+	harness_verify(c->h);
+	harness_end(c->h, 0);
+}
+
 /* ------------------------------------------------------- without what is called */
 
 /* Nothing, something that is not paired, or something that is, is there before. */
@@ -276,12 +367,15 @@ static int teardown(void **state)
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, step_setup, teardown)
 
-int main(void)
+/* An argument names the tests to run. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_leaf),	CASE(test_landing),   CASE(test_recursion),
-		CASE(test_after_jumps), CASE(test_exclusive),
+		CASE(test_leaf),	CASE(test_landing), CASE(test_recursion),
+		CASE(test_after_jumps), CASE(test_leaps),   CASE(test_exclusive),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("live/every_step_sweep", tests, NULL, NULL);
 }

@@ -234,6 +234,29 @@ static inline void add_one(struct arch_buf *out, unsigned reg, const void *word)
 	asm_op_mem(out, true, 0xff, 0, at_address(out, reg, word)); /* incq */
 }
 
+/* As behind all that an exit does: what was found goes. */
+static inline void emit_left(const struct arch_pairing *spec, const struct arch_state_code *leave,
+			     struct arch_buf *out, struct arch_buf *cold)
+{
+	const struct arch_state_code state = {
+		.result = ARCH_NO_REGISTER,
+		.second = ARCH_NO_REGISTER,
+		.record = leave->record,
+		.temps = {leave->second, leave->result,
+			  leave->record == ARCH_NO_REGISTER ? R13 : ARCH_NO_REGISTER},
+		.pushed = leave->pushed,
+	};
+	const size_t hot_used = out->used, cold_used = cold->used;
+	struct asm_label none = {0};
+
+	asm_op_reg(out, true, ASM_TEST, leave->result, leave->result);
+	asm_jump(out, ASM_JUMP_E, &none);
+	arch_emit_left_op(spec, &state, out, cold);
+	asm_place(out, &none);
+	assert_true(out->used - hot_used <= ARCH_STATE_HOT);
+	assert_true(cold->used - cold_used <= ARCH_STATE_COLD);
+}
+
 /*
  * The same event as an operation of programs: it finds the record itself or is
  * given it. Exits are counted where they find an entry that is not inherited.
@@ -285,6 +308,8 @@ static inline void emit_operation(const struct arch_pairing *spec, unsigned func
 		add_one(out, temp, &counters[function][1]);
 	}
 	asm_place(out, &uncounted);
+	if (is_leave)
+		emit_left(spec, &state, out, cold);
 	asm_op_mem(out, true, ASM_LEA, RSP, asm_at(RSP, 128));
 }
 
@@ -423,6 +448,7 @@ static inline int setup(void **state)
 	spec.record = out.pc + offsets[ARCH_PAIRING_RECORD];
 	spec.enter = enter_routine = out.pc + offsets[ARCH_PAIRING_ENTER];
 	spec.leave = leave_routine = out.pc + offsets[ARCH_PAIRING_LEAVE];
+	spec.leaving = out.pc + offsets[ARCH_PAIRING_LEAVING];
 	for (unsigned f = 1; f <= MANY && HAS_OPERATIONS; f++) {
 		undo_table[f] = arch_here(&out);
 		emit_undo(f, &out);

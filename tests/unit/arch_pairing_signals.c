@@ -143,6 +143,17 @@ static void check_ends(const struct scene *scene, bool whole)
 	trap.untrue += whole;
 }
 
+/*
+ * What a handler has jumped out of while it was left has ended at least once, by its exit, by being undone, or by
+ * both: nothing of it stays. The handler's own is told above.
+ */
+static void check_left(unsigned function)
+{
+	assert_true((trap.what & 4) ||
+		    truth[function].found + truth[function].undone + in_record(function) >=
+			    truth[function].kept);
+}
+
 /* An entry or an exit is interrupted; whatever a handler does, they find each other. */
 static void one_interruption(const struct scene *scene, bool is_leave, size_t place)
 {
@@ -182,6 +193,8 @@ static void one_interruption(const struct scene *scene, bool is_leave, size_t pl
 	}
 	assert_int_equal(statistics[1], 0);
 	check_ends(scene, whole);
+	if (is_leave)
+		check_left(5);
 }
 
 static void all_interruptions(bool is_leave, bool leaves_all, bool on_other_stack)

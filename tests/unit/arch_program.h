@@ -333,6 +333,7 @@ static inline void make_area(struct made *m)
 	m->env.pairing.record = out.pc + offsets[ARCH_PAIRING_RECORD];
 	m->env.pairing.enter = out.pc + offsets[ARCH_PAIRING_ENTER];
 	m->env.pairing.leave = out.pc + offsets[ARCH_PAIRING_LEAVE];
+	m->env.pairing.leaving = out.pc + offsets[ARCH_PAIRING_LEAVING];
 }
 
 /* ------------------------------------------------------------------- runs */

@@ -362,21 +362,28 @@ static void test_records(void **state)
 		add_op(&m, (struct arch_op){
 				   .kind = ARCH_OP_STORE, .a = 2, .number = 8, .b = 10, .size = 8});
 		add_op(&m, (struct arch_op){.kind = ARCH_OP_LABEL, .label = 1});
-		for (unsigned n = 0; n < 2; n++)
+		for (unsigned n = 0; n < 3; n++) {
 			add_op(&m, (struct arch_op){.kind = ARCH_OP_LEAVE,
 						    .result = (uint16_t)(3 + 2 * n),
 						    .second = (uint16_t)(4 + 2 * n),
 						    .a = with_record,
 						    .number = 3 + i % 3});
+			if (n == 1)
+				add_op(&m, (struct arch_op){.kind = ARCH_OP_LEFT,
+							    .a = with_record,
+							    .number = 3 + i % 3});
+		}
 		for (unsigned v = 1; v < 16; v++)
-			if (v < 7 || v > 9)
+			if (v != 9)
 				keep(&m, v, v);
 		run_it(&m);
 		entry = (struct pair_entry *)(uintptr_t)result_at(2);
 		assert_true(result_at(1) != 0 && entry != NULL);
 		assert_int_equal(result_at(3), 1);
 		assert_int_equal(result_at(4), run_in.r[RDI]);
-		assert_int_equal(result_at(5), 0); /* it has been left */
+		assert_int_equal(result_at(5), 1); /* it is being left yet */
+		assert_int_equal(result_at(6), run_in.r[RDI]);
+		assert_int_equal(result_at(7), 0); /* it has been left */
 		assert_int_equal(result_at(15), run_in.r[R9]);
 	}
 }

@@ -351,12 +351,14 @@ static void write_event(struct made *m, bool leave, bool with_record)
 	add_op(m, (struct arch_op){.kind = leave ? ARCH_OP_LEAVE : ARCH_OP_ENTER,
 				   .result = 2,
 				   .second = leave ? 3 : 0,
-				   .a = with_record ? 1 : 0,
+				   .a = with_record,
 				   .number = FUNCTION});
 	write_result(m, 1, offsetof(struct seen, record));
 	write_result(m, 2, leave ? offsetof(struct seen, left) : offsetof(struct seen, entry));
-	if (leave)
-		write_result(m, 3, offsetof(struct seen, start));
+	if (!leave)
+		return;
+	write_result(m, 3, offsetof(struct seen, start));
+	add_op(m, (struct arch_op){.kind = ARCH_OP_LEFT, .a = with_record, .number = FUNCTION});
 }
 
 /* The code of two programs, one behind the other. */
@@ -419,19 +421,11 @@ static void test_events(void **state)
 	}
 }
 
-static uint64_t thread_time(void)
+static uint64_t time_of(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t ns_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
@@ -453,14 +447,14 @@ static void *read_clock(void *arg)
 	struct clock_reader *r = arg;
 
 	while (!__atomic_load_n(&stop_all, __ATOMIC_RELAXED)) {
-		uint64_t found[2], before = thread_time(), after, offset;
+		uint64_t found[2], before = time_of(CLOCK_THREAD_CPUTIME_ID), after, offset;
 
 		for (unsigned spin = (unsigned)(next(&r->seed) % 2000); spin; spin--)
 			__asm__ volatile("");
 		call_code(0, 0, 0, found);
 		if (r->seed % 64 == 0)
 			sched_yield();
-		after = thread_time();
+		after = time_of(CLOCK_THREAD_CPUTIME_ID);
 		r->less += found[0] + SLACK < before;
 		if (found[0] > after && found[0] - after > r->most)
 			r->most = found[0] - after;
@@ -496,11 +490,11 @@ static void make_clock(void)
 		print_message("skipped: no rseq registration\n");
 		skip();
 	}
-	ns = ns_now();
+	ns = time_of(CLOCK_MONOTONIC_RAW);
 	ticks = arch_clock_ticks();
 	usleep(200000);
 	ticks = arch_clock_ticks() - ticks;
-	ns = ns_now() - ns;
+	ns = time_of(CLOCK_MONOTONIC_RAW) - ns;
 	begin_program(&m, ARCH_COUNT_LOCKED);
 	m.frame.live = SET_ALL;
 	m.frame.red_zone = true;

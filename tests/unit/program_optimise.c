@@ -158,7 +158,7 @@ static void add_other(struct maker *m)
 	static const uint8_t kinds[] = {ARCH_OP_ARGUMENT, ARCH_OP_RESULT, ARCH_OP_STACK,
 					ARCH_OP_CALLER,	  ARCH_OP_ENTER,  ARCH_OP_LEAVE,
 					ARCH_OP_CLOCK,	  ARCH_OP_CPU,	  ARCH_OP_THREAD,
-					ARCH_OP_FIND,	  ARCH_OP_RECORD};
+					ARCH_OP_FIND,	  ARCH_OP_RECORD, ARCH_OP_LEFT};
 	struct arch_op *op = add(m, kinds[pick(COUNT(kinds))]);
 
 	op->result = any_value();
@@ -310,6 +310,7 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 		break;
 	case ARCH_OP_ENTER:
 	case ARCH_OP_LEAVE:
+	case ARCH_OP_LEFT:
 		note(w, op->kind, op->number, 0);
 		stir(w);
 		*result = told + w->count;

@@ -409,7 +409,7 @@ static void test_filter_begun(void)
 
 static void test_refusals(void)
 {
-	static const uint8_t kinds[] = {ARCH_OP_RECORD, ARCH_OP_ENTER, ARCH_OP_LEAVE};
+	static const uint8_t kinds[] = {ARCH_OP_RECORD, ARCH_OP_ENTER, ARCH_OP_LEAVE, ARCH_OP_LEFT};
 
 	for (unsigned i = 0; i < sizeof(kinds); i++) {
 		struct arch_buf hot = at(AREA + NEAR, CODE_MAX), cold = at(AREA + COLD, CODE_MAX);
