@@ -54,8 +54,7 @@ struct place {
 		uint64_t value;
 	} * stores;
 	size_t store_count, store_room;
-	taddr_t record, enter, leave,
-		leaving; /* routines for per-thread state, 0: none yet (threads.h) */
+	taddr_t record, enter, leave, leaving; /* routines (threads.h), 0: none yet */
 	struct place *next;
 };
 
