@@ -31,7 +31,8 @@ echo "|$work/keep %e" >$setting
 
 # start: the program, told to crash later
 start() {
-	rm -f "$work/begun" "$work/go" "$work/kept" "$work/core"
+	# What the one before has said, too: this one opens its file some time after it was begun.
+	rm -f "$work/begun" "$work/go" "$work/kept" "$work/core" "$work/dumping.log"
 	"$build/tests/live/targets/dumping" $mib >"$work/dumping.log" 2>&1 &
 	server=$!
 	children+=("$server")

@@ -53,6 +53,8 @@ timeout 60 "$instrument" --exec e /Code/listed/things.cold -- "$work/listed" >/d
 grep -q ' 1 points' "$work"/log/* || fail "things.cold: $(tail -1 "$work/err")"
 for kind in e x b i m excabdlim; do
 	mkfifo "$work/end" || fail "no pipe"
+	# Said by the one before, perhaps: this one opens it when it has got the pipe.
+	rm -f "$work/result"
 	"$work/switched" <"$work/end" >"$work/result" &
 	pid=$!
 	exec 9>"$work/end"

@@ -290,9 +290,12 @@ static void work(int n, long m)
 
 /* ------------------------------------------------------------------ crowd */
 
+static atomic_long waiting; /* have called all that they call */
+
 static void *wait_here(void *arg)
 {
 	check((long)arg);
+	waiting++;
 	while (!ended)
 		pause_ms(50);
 	dead++;
@@ -329,6 +332,8 @@ static long exhaust(void)
 			break;
 		born++;
 	}
+	while (waiting < made)
+		usleep(1000);
 	return made;
 }
 
