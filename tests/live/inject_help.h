@@ -23,6 +23,15 @@ static inline struct target *help_open(pid_t pid)
 	return t;
 }
 
+/* The work of an empty stop. */
+static inline int help_nothing(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s;
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
 /* Runs `work` in a stop and returns what it returned; *e may be NULL. */
 static inline int help_stop(struct target *t, stop_work work, void *arg, struct dinst_error *e)
 {

@@ -22,14 +22,7 @@
 #include "inject/proc.h"
 #include "inject/tasks.h"
 #include "tests/live/harness_session.h"
-
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
+#include "tests/live/inject_help.h"
 
 /* The bytes at the beginning of step(), as they are in the target now. */
 static void read_step(struct session *s, uint8_t code[16])
@@ -271,7 +264,7 @@ static void test_pid_is_used_again(void **state)
 	assert_false(target_alive(s->target));
 	assert_int_equal(session_try_insert(s, "main", false, &count, &id, &e), DINST_GONE);
 	dinst_error_clear(&e);
-	assert_int_equal(target_stop(s->target, NULL, nothing, NULL, NULL, &e), DINST_GONE);
+	assert_int_equal(target_stop(s->target, NULL, help_nothing, NULL, NULL, &e), DINST_GONE);
 	dinst_error_clear(&e);
 	if (session_detach(s, 100, &detached, &e) < 0)
 		fail_msg("detach: %s", e.text);

@@ -26,6 +26,7 @@
 #include "inject/remote.h"
 #include "inject/tasks.h"
 #include "tests/live/harness_session.h"
+#include "tests/live/inject_help.h"
 
 /* All tries of a stop, with their pauses, on a machine that is busy. */
 enum { BUSY_MS = 4000 };
@@ -57,14 +58,6 @@ static struct target *open_target(pid_t pid)
 	if (target_open(pid, &t, &e))
 		fail_msg("%s", e.text);
 	return t;
-}
-
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
 }
 
 /* The bytes of a function, as they are in the target now. */
@@ -145,7 +138,7 @@ static void test_uninterruptible(void **state)
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "asleep");
 	answer = try_insert(h, s, "say");
 	expect_busy(&answer, "state D");
-	assert_int_equal(target_stop(s->target, NULL, nothing, NULL, &report, &e), DINST_BUSY);
+	assert_int_equal(target_stop(s->target, NULL, help_nothing, NULL, &report, &e), DINST_BUSY);
 	/* Nobody was stopped to wait for it. */
 	assert_in_range(report.stop_ns, 0, 0);
 	harness_send(h, "on\n");
@@ -240,7 +233,7 @@ static void test_stopped_and_frozen(void **state)
 	for (int i = 0; i < 60000 && harness_status(h->pid, h->pid, "State:")[0] != 'D'; i++)
 		usleep(1000);
 	begin = now_ms();
-	code = target_stop(s->target, NULL, nothing, NULL, NULL, &e);
+	code = target_stop(s->target, NULL, help_nothing, NULL, NULL, &e);
 	ms = now_ms() - begin;
 	harness_set(directory, "freezer.state", "THAWED");
 	if (code != DINST_BUSY || !strstr(e.text, "is frozen"))
@@ -505,7 +498,7 @@ static void test_filter_for_all(void **state)
 		}
 		do {
 			dinst_error_clear(&e);
-			status = target_stop(t, NULL, nothing, NULL, NULL, &e);
+			status = target_stop(t, NULL, help_nothing, NULL, NULL, &e);
 		} while (status == DINST_BUSY);
 		if (status)
 			fail_msg("%s", e.text);

@@ -7,6 +7,7 @@
  * process behind: the harness is a subreaper and kills what is left.
  */
 #include "tests/live/harness.h"
+#include "tests/live/inject_help.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -132,14 +133,6 @@ static void finish(struct run *run, int *result, int *error, long *ms)
 	close(run->output);
 }
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /* Returns true if it was too late. */
 static bool stop_once(struct run *run, const struct stop_options *options, stop_work work)
 {
@@ -170,7 +163,7 @@ static void test_hundred_stops(void **state)
 	for (int cycle = 0; cycle < CYCLES; cycle++) {
 		for (size_t i = 0; i < CASES; i++) {
 			asked = now_ms();
-			stop_once(&runs[i], NULL, nothing);
+			stop_once(&runs[i], NULL, help_nothing);
 			runs[i].last_stop_ms = now_ms() - begin;
 			if (now_ms() - asked > longest)
 				longest = now_ms() - asked;
@@ -242,7 +235,7 @@ static void test_late_stops(void **state)
 	/* On a busy machine it may get a CPU in time for long. */
 	for (int i = 0; i < 10 || (!late && i < 100); i++) {
 		usleep(20000);
-		late += stop_once(&run, &at_once, nothing);
+		late += stop_once(&run, &at_once, help_nothing);
 	}
 	kill(spinner, SIGKILL);
 	waitpid(spinner, NULL, 0);
@@ -283,7 +276,7 @@ static void test_handler_still_interrupts(void **state)
 	for (size_t i = 0; i < CASES; i++) {
 		if (!cases[i].eintr)
 			continue;
-		stop_once(&runs[i], NULL, nothing);
+		stop_once(&runs[i], NULL, help_nothing);
 		stop_once(&runs[i], NULL, send_signal);
 	}
 	for (size_t i = 0; i < CASES; i++) {
@@ -341,7 +334,7 @@ static void test_throttled(void **state)
 		}
 		assert_true(harness_join(run.pid, directory));
 		usleep(20000 + (useconds_t)(i * 30011) % 300000);
-		stop_at_last(&run, nothing);
+		stop_at_last(&run, help_nothing);
 		if (i % 2)
 			stop_at_last(&run, send_signal);
 		else
@@ -380,7 +373,7 @@ static void test_signals_behind_stops(void **state)
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "begun");
 	end = now_ms() + (long)run_ms;
 	for (; now_ms() < end; stops++) {
-		if (target_stop(target, NULL, nothing, NULL, NULL, &e))
+		if (target_stop(target, NULL, help_nothing, NULL, NULL, &e))
 			fail_msg("%s", e.text);
 		usleep((useconds_t)(random() % 2000));
 	}
@@ -408,7 +401,7 @@ static void test_timeout_is_not_begun_anew(void **state)
 	for (int i = 0; i < 4; i++) {
 		usleep(i ? 900000 : 10000);
 		last = now_ms() - begin;
-		stop_once(&run, NULL, nothing);
+		stop_once(&run, NULL, help_nothing);
 	}
 	finish(&run, &result, &error, &ms);
 	assert_int_equal(result, 0);

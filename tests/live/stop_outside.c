@@ -4,6 +4,7 @@
  * programs, a device, the other end of a connection. A stop must not have them done twice, or given up.
  */
 #include "tests/live/harness.h"
+#include "tests/live/inject_help.h"
 
 #include <netinet/in.h>
 #include <pthread.h>
@@ -59,14 +60,6 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
 	return error;
 }
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 static void wait_ms(long ms)
 {
 	const struct timespec pause = {.tv_nsec = ms * 1000000};
@@ -79,7 +72,7 @@ static void expect_busy(struct target *t, const char *said)
 	const struct stop_options once = {.tries = 1};
 	struct dinst_error e = {0};
 
-	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
+	assert_int_equal(target_stop(t, &once, help_nothing, NULL, NULL, &e), DINST_BUSY);
 	if (!strstr(e.text, said))
 		fail_msg("%s", e.text);
 }
@@ -129,7 +122,7 @@ static void test_supervised(void **state)
 		assert_true(sleeps_in(h, "seccomp_do_user_notification"));
 		for (int k = 0; k < STOPS; k++) {
 			dinst_error_clear(&e);
-			assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e),
+			assert_int_equal(target_stop(t, &once, help_nothing, NULL, NULL, &e),
 					 DINST_BUSY);
 			assert_non_null(strstr(e.text, "supervisor"));
 		}
@@ -137,7 +130,7 @@ static void test_supervised(void **state)
 		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "result 0 asked 1");
 		/* It waits for the next one: as any other. */
 		dinst_error_clear(&e);
-		assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+		assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), 0);
 	}
 	target_close(t);
 	harness_verify(h);
@@ -180,7 +173,7 @@ static void test_served_files(void **state)
 			expect_busy(t, "FUSE");
 		dinst_error_clear(&e);
 		assert_int_equal(pthread_create(&thread, NULL, answer_late, h), 0);
-		status = target_stop(t, &once, nothing, NULL, NULL, &e);
+		status = target_stop(t, &once, help_nothing, NULL, NULL, &e);
 		/* Where nobody gets a CPU the answer may be later than that. */
 		if (status != DINST_BUSY)
 			assert_int_equal(status, 0);
@@ -247,13 +240,13 @@ static void test_devices(void **state)
 		if (cases[i].said)
 			expect_busy(t, cases[i].said);
 		else
-			assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+			assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), 0);
 	}
 	made_up.channel = "wait_for_tpm_stat";
 	expect_busy(t, "TPM");
 	made_up.channel = NULL;
 	made_up.tid = 0;
-	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), 0);
 	target_close(t);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -290,11 +283,11 @@ static void connect_by(struct harness *h, struct target *t, const char *how, lon
 		if (said)
 			expect_busy(t, said);
 		else
-			assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+			assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), 0);
 	}
 	harness_send(h, "accept\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "got HELLO;");
-	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), 0);
 }
 
 /* fear A6: a thread connects and sends at once (TCP Fast Open): what it sends comes once; and who only connects can be stopped, but for SCTP, Bluetooth, vsock and SMC, whose connecting cannot be begun anew */

@@ -6,6 +6,7 @@
  * change anything in the process.
  */
 #include "tests/live/harness.h"
+#include "tests/live/inject_help.h"
 
 #include <errno.h>
 #include <linux/seccomp.h>
@@ -168,14 +169,6 @@ static void test_traced(void **state)
 	end_child(pid);
 }
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /* fear A11: somebody else begins to trace after we opened: named, and it works when he has gone */
 static void test_traced_later(void **state)
 {
@@ -197,12 +190,12 @@ static void test_traced_later(void **state)
 	}
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	assert_int_equal(byte, 'y');
-	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), DINST_TRACED);
+	assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), DINST_TRACED);
 	assert_non_null(strstr(e.text, "already traced by process"));
 	end_child(tracer);
 	dinst_error_clear(&e);
 	usleep(10000);
-	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), 0);
 	target_close(t);
 	end_child(pid);
 	close(fds[0]);
@@ -219,7 +212,7 @@ static void stop_the_first(void)
 	    mount("proc", "/proc", "proc", 0, NULL))
 		_exit(77);
 	if (!target_open(1, &t, &e))
-		target_stop(t, NULL, nothing, NULL, NULL, &e);
+		target_stop(t, NULL, help_nothing, NULL, NULL, &e);
 	fprintf(stderr, "%s\n", e.text);
 	_exit(e.code != DINST_NOT_PERMITTED ||
 	      !strstr(e.text, "a tracer outside of this container"));
@@ -292,7 +285,7 @@ static void test_traced_by_dinst(void **state)
 	end_child(mutator);
 	dinst_error_clear(&e);
 	assert_int_equal(target_claim(t, 10000, &e), 0);
-	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	assert_int_equal(target_stop(t, NULL, help_nothing, NULL, NULL, &e), 0);
 	target_close(t);
 	end_child(pid);
 	close(fds[0]);
@@ -404,7 +397,7 @@ static void stop_always(pid_t pid)
 	while (target_open(pid, &t, &e))
 		dinst_error_clear(&e);
 	for (;;)
-		target_stop(t, NULL, nothing, NULL, NULL, &e);
+		target_stop(t, NULL, help_nothing, NULL, NULL, &e);
 }
 
 /* fear J6: ... also when its thread ends in the moment between that it is seen and asked for its name */

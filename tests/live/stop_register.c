@@ -20,21 +20,13 @@
 /* Of each call, in ms; stops that follow each other are in the same one. */
 enum { TIMEOUT = 400, BETWEEN_US = 50000, TRIES = 100, FAILS_MS = 100 };
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /* Another thread of the target is in an uninterruptible sleep: a stop that fails, while nobody stands still. */
 static int fail_to_stop(struct target *t)
 {
 	const struct stop_options once = {.deadline_us = 1000 * FAILS_MS, .tries = 1};
 	struct dinst_error e = {0};
 
-	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
+	assert_int_equal(target_stop(t, &once, help_nothing, NULL, NULL, &e), DINST_BUSY);
 	assert_non_null(strstr(e.text, "state D"));
 	return 1;
 }
@@ -45,7 +37,7 @@ static int fail_to_seize(struct target *t)
 	const struct stop_options once = {.tries = 1};
 	struct dinst_error e = {0};
 
-	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
+	assert_int_equal(target_stop(t, &once, help_nothing, NULL, NULL, &e), DINST_BUSY);
 	assert_non_null(strstr(e.text, "another stop of ours"));
 	return 1;
 }
@@ -62,7 +54,7 @@ static void shorten(struct harness *h, struct target *t, long *timeout, long own
 
 	for (int i = 0; i < TRIES; i++) {
 		for (int stop = 0; stop < 3; stop++) {
-			help_stop_well(t, nothing, NULL);
+			help_stop_well(t, help_nothing, NULL);
 			usleep(BETWEEN_US);
 		}
 		ask(h, timeout, &before);
@@ -83,7 +75,7 @@ static void expect_found_out(struct harness *h, struct target *t, long *timeout,
 
 	for (int i = 0; i < TRIES && *timeout != own; i++) {
 		usleep(2 * TIMEOUT * 1000);
-		help_stop_well(t, nothing, NULL);
+		help_stop_well(t, help_nothing, NULL);
 		usleep(2 * TIMEOUT * 1000);
 		ask(h, timeout, &calls);
 	}
@@ -120,7 +112,7 @@ static void test_entered_anew(void **state)
 
 	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
 	t = help_open(h->pid);
-	help_stop_well(t, nothing, NULL);
+	help_stop_well(t, help_nothing, NULL);
 	help_ask(h, "anew 200");
 	do {
 		usleep(BETWEEN_US);
@@ -150,7 +142,7 @@ static void test_not_in_a_call(void **state)
 		usleep(2 * TIMEOUT * 1000);
 		ask(h, &timeout, &calls);
 	} while (calls != before);
-	help_stop_well(t, nothing, NULL);
+	help_stop_well(t, help_nothing, NULL);
 	help_ask(h, "spin");
 	expect_found_out(h, t, &timeout, TIMEOUT);
 	target_close(t);
@@ -228,20 +220,20 @@ static void run_by_chance(struct harness *h, unsigned later_ms)
 	t = help_open(h->pid);
 	/* There are others, too. */
 	begin_wait(h, TIMEOUT);
-	help_stop_well(t, nothing, NULL);
+	help_stop_well(t, help_nothing, NULL);
 	end_wait(h);
 	do {
 		begin_wait(h, 4L * TIMEOUT);
-		help_stop_well(t, nothing, NULL);
+		help_stop_well(t, help_nothing, NULL);
 		usleep(2000 * TIMEOUT);
-		help_stop_well(t, nothing, NULL);
+		help_stop_well(t, help_nothing, NULL);
 		left = asked(h->pid);
 		ms = end_wait(h);
 		assert_true(ms > 4 * TIMEOUT - 1);
 	} while (left > 3 * TIMEOUT);
 	begin_wait(h, left);
 	usleep(1000 * later_ms);
-	help_stop_well(t, nothing, NULL);
+	help_stop_well(t, help_nothing, NULL);
 	ms = end_wait(h);
 	print_message("asked for %ld ms: %.0f ms\n", left, ms);
 	assert_true(ms > left - 1);

@@ -4,6 +4,7 @@
  * is lost, none comes twice, their order and their siginfo are kept.
  */
 #include "tests/live/harness.h"
+#include "tests/live/inject_help.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -14,14 +15,6 @@
 #include <unistd.h>
 
 #include "inject/remote.h"
-
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
 
 static int remote_getpid(struct stop *s, void *arg, struct dinst_error *e)
 {
@@ -68,7 +61,7 @@ static void storm(struct harness *h, stop_work work)
  */
 static void test_stops(void **state)
 {
-	storm(*state, nothing);
+	storm(*state, help_nothing);
 }
 
 /* fear A4: the same while system calls are made in the target at each stop */
@@ -147,7 +140,7 @@ static void stop_suspended(stop_work work)
 static void test_masks_of_calls(void **state)
 {
 	(void)state;
-	stop_suspended(nothing);
+	stop_suspended(help_nothing);
 	stop_suspended(remote_getpid);
 }
 

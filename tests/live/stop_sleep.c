@@ -42,14 +42,6 @@ int __wrap_stop_seize(struct stop *s, struct held *h, struct dinst_error *e)
 	return 0;
 }
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /* The thread makes a call of ours. */
 static int call(struct stop *s, void *arg, struct dinst_error *e)
 {
@@ -116,22 +108,22 @@ static void expect_untouched(struct harness *h, const char *name, stop_work work
 /* fear A7: stops in a sleep whose remainder goes to where its request is: the sleeps that follow are as long as before */
 static void test_untouched(void **state)
 {
-	expect_untouched(*state, "nanosleep", nothing);
-	expect_untouched(*state, "monotonic", nothing);
-	expect_untouched(*state, "realtime", nothing);
-	expect_untouched(*state, "processor", nothing);
+	expect_untouched(*state, "nanosleep", help_nothing);
+	expect_untouched(*state, "monotonic", help_nothing);
+	expect_untouched(*state, "realtime", help_nothing);
+	expect_untouched(*state, "processor", help_nothing);
 }
 
 /* fear A7: the same where threads are so many that most are not looked at once more in the stop */
 static void test_many(void **state)
 {
-	expect_untouched(*state, "many", nothing);
+	expect_untouched(*state, "many", help_nothing);
 }
 
 /* fear A7, A8: the same where a filter forbids restart_syscall: the call is made anew */
 static void test_filtered(void **state)
 {
-	expect_untouched(*state, "filtered", nothing);
+	expect_untouched(*state, "filtered", help_nothing);
 }
 
 /* fear A7: the same where that thread makes system calls of ours in the stop */
@@ -164,7 +156,7 @@ static void test_ignored(void **state)
 
 	harness_start(h, "sleeping", "nanosleep", harness_number(SLEEPS), NULL);
 	sender = send_for_ever(h->pid, SIGWINCH);
-	stop_sleeping(h, nothing, &r);
+	stop_sleeping(h, help_nothing, &r);
 	kill(sender, SIGKILL);
 	waitpid(sender, NULL, 0);
 	assert_string_equal(r.left, "0.400000000");
@@ -200,14 +192,14 @@ static void test_foreign(void **state)
 
 	harness_start(h, "sleeping", "foreign", harness_number(SLEEPS), NULL);
 	signal_to_foreign = SIGUSR1;
-	stop_sleeping(h, nothing, &r);
+	stop_sleeping(h, help_nothing, &r);
 	assert_in_range(r.interrupted, sent_to_foreign / 2, sent_to_foreign);
 	assert_in_range(r.shortest, PERIOD_MS - 1, PERIOD_MS + SLACK_MS);
 	assert_in_range(r.longest, PERIOD_MS - 1, PERIOD_MS + SLACK_MS);
 	/* One that it ignores ends no sleep of its, nor shortens any. */
 	signal_to_foreign = SIGWINCH;
 	harness_start(h, "sleeping", "foreign-once", harness_number(SLEEPS), NULL);
-	stop_sleeping(h, nothing, &r);
+	stop_sleeping(h, help_nothing, &r);
 	signal_to_foreign = 0;
 	assert_string_equal(r.left, "0.400000000");
 	assert_int_equal(r.interrupted, 0);

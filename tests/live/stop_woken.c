@@ -211,14 +211,6 @@ static void test_dropped_signals(void **state)
 	harness_end(h, 0);
 }
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /* So many microseconds of CPU time in each second; 0: as many as there are. */
 static void set_share(const char *directory, unsigned us)
 {
@@ -256,7 +248,7 @@ static void test_no_cpu(void **state)
 	set_share(directory, SHARE_US);
 	for (int i = 0; i < TRIES && given_up < GIVEN_UP; i++) {
 		begun = clock_ns();
-		if (target_stop(t, &at_once, nothing, NULL, NULL, &e) == DINST_BUSY)
+		if (target_stop(t, &at_once, help_nothing, NULL, NULL, &e) == DINST_BUSY)
 			given_up++;
 		dinst_error_clear(&e);
 		if (clock_ns() - begun > longest)

@@ -17,6 +17,7 @@
 #include "mutator/request.h"
 #include "mutator/owners.h"
 #include "tests/live/harness_session.h"
+#include "tests/live/inject_help.h"
 #include "tests/live/mishaps.h"
 
 enum { LOCKED_MOST = 5 << 20 };
@@ -381,14 +382,6 @@ static void test_claim(void **state)
 
 /* ------------------------------------------------------ while they stand still */
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /*
  * fear G2: whether a process has yet to execute its program, and its maker waits for that in vfork(), cannot be looked at:
  * it is not stopped, which might take privileges from the program
@@ -409,7 +402,7 @@ static void test_vfork(void **state)
 	assert_int_equal(target_open(children.ids[0], &t, &e), 0);
 	for (struct mishap m = {MISHAP_OPEN, 0, 1, EMFILE}; next_mishap(&m);) {
 		dinst_error_clear(&e);
-		status = target_stop(t, &once, nothing, NULL, NULL, &e);
+		status = target_stop(t, &once, help_nothing, NULL, NULL, &e);
 		mishap_end();
 		assert_int_equal(status, DINST_BUSY);
 		if (!strstr(e.text, "in vfork()") && !strstr(e.text, strerror(EMFILE)))

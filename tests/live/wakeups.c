@@ -77,22 +77,14 @@ static int make_calls(struct stop *s, void *arg, struct dinst_error *e)
 	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
 }
 
-static int nothing(struct stop *s, void *arg, struct dinst_error *e)
-{
-	(void)s;
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
 /* Plain stops, stops with remote calls, and stops that are given up at once. */
 static int stop_somehow(struct target *t, struct dinst_error *e)
 {
 	static const struct stop_options at_once = {.deadline_us = 1, .tries = 1};
 	const int way = (int)(random() % 3);
 
-	return target_stop(t, way == 2 ? &at_once : NULL, way == 1 ? make_calls : nothing, NULL,
-			   NULL, e);
+	return target_stop(t, way == 2 ? &at_once : NULL, way == 1 ? make_calls : help_nothing,
+			   NULL, NULL, e);
 }
 
 /*
