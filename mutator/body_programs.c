@@ -57,6 +57,13 @@ static uint16_t new_value(struct merging *m)
 	return ++m->out->values;
 }
 
+static uint16_t new_label(struct merging *m)
+{
+	if (m->out->labels + m->kept_labels >= ARCH_PROGRAM_LABELS)
+		m->full = true;
+	return ++m->out->labels;
+}
+
 /* ------------------------------------------------------------- entries */
 
 static bool marks_activation(const struct body_piece *p)
@@ -78,7 +85,7 @@ static bool wants_start(const struct body *b, unsigned first, unsigned end, uint
 /* The entry's time goes into its pair_entry, behind the tag, where it was kept. */
 static void add_start(struct merging *m, uint16_t activation)
 {
-	const uint16_t label = ++m->out->labels, now = new_value(m);
+	const uint16_t label = new_label(m), now = new_value(m);
 	struct arch_op *op = add_op(m, ARCH_OP_IF);
 
 	op->condition = ARCH_TEST_EQ;
@@ -184,7 +191,7 @@ static void add_piece(struct merging *m, unsigned index, unsigned first, unsigne
  */
 static void add_left(struct merging *m)
 {
-	m->kept_ops = 0;
+	m->kept_ops = m->kept_labels = 0;
 	for (unsigned n = 0; n < m->pairing_count; n++) {
 		const struct pairing *p = &m->pairings[n];
 		struct arch_op *op;
@@ -194,7 +201,7 @@ static void add_left(struct merging *m)
 		op = add_op(m, ARCH_OP_IF);
 		op->condition = ARCH_TEST_EQ;
 		op->a = p->activation;
-		op->label = ++m->out->labels;
+		op->label = new_label(m);
 		op = add_op(m, ARCH_OP_LEFT);
 		op->number = p->id;
 		op->a = m->record;

@@ -23,7 +23,6 @@ enum {
 	USUAL = 9, /* times that nobody disturbs, to know how long the work takes here */
 	OFTEN = 8,
 	TRIES = 4000,
-	LIMIT_S = 900,
 };
 
 struct job {
@@ -191,8 +190,6 @@ static void test_arenas(void **state)
 	struct storm storm = {.from = make_storm(), .seed = 11};
 	unsigned tries, given_up = 0, left = 0;
 
-	/* How many tries that takes is chance: 100 were seen, and 2,000. */
-	harness_limit(LIMIT_S);
 	harness_start(h, "stop-busy", "3", NULL);
 	storm.control = start_fast_job_control(h->pid, storm.from, false);
 	for (tries = 0; tries < TRIES && left < OFTEN; tries++) {
@@ -232,8 +229,6 @@ static void test_parts(void **state)
 	struct storm storm = {.from = make_storm(), .seed = 12};
 	unsigned tries, given_up = 0, left = 0;
 
-	/* How many tries that takes is chance: 100 were seen, and 2,000. */
-	harness_limit(LIMIT_S);
 	harness_start(h, "stop-busy", "3", NULL);
 	storm.control = start_fast_job_control(h->pid, storm.from, false);
 	for (tries = 0; tries < TRIES && left < OFTEN; tries++) {
